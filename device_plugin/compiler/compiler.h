@@ -1,0 +1,36 @@
+// The compiler as the device plugin sees it. libtrnsim_compiler.so is opened with dlopen(RTLD_LOCAL) (it holds
+// Protobuf); the one exported symbol returns this interface. No exception crosses it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "device_plugin/compiler/graph.h"
+
+namespace trnsim::compiler {
+
+struct CompileOptions {
+  std::string target = "trn2";
+  std::string dump_dir;  // not empty: write graph, kernels, tile program and streams as text
+};
+
+struct CompileResult {
+  enum class Status : uint8_t { kOk, kUnsupported, kUserError, kInternalError } status = Status::kOk;
+  std::string message;             // kUnsupported: the reason, for the fallback report
+  std::vector<uint8_t> container;  // a .trnp
+  int64_t instructions = 0;
+};
+
+class Compiler {
+ public:
+  virtual ~Compiler() = default;
+  // All functional overloads with a lowering, e.g. "aten::add.Tensor".
+  virtual std::vector<std::string> lowered_ops() const = 0;
+  virtual CompileResult compile(const Graph& graph, const CompileOptions& options) const = 0;  // thread safe
+};
+
+}  // namespace trnsim::compiler
+
+extern "C" trnsim::compiler::Compiler* trnsim_compiler();

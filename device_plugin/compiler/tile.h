@@ -1,0 +1,99 @@
+// Level 2: tile programs, the level of nki.isa. A TileBuilder records isa instructions in program order on logical
+// tiles; finish() runs the back half (level 3): SBUF/PSUM allocation, engine and DMA queue choice, semaphores, streams.
+//
+// Tiles: an Access whose space is SBUF/PSUM and whose `tensor` is the tile number; offsets are relative to the tile.
+// The program order is the meaning of the program. Tilers never place a semaphore, an address or a queue.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "isa/program.h"
+
+namespace trnsim::compiler {
+
+using isa::Access;
+using isa::ActFunc;
+using isa::AluOp;
+using isa::Dtype;
+using isa::Engine;
+using isa::ScalarOperand;
+
+struct TileOptions {
+  std::string target = "trn2";
+  int64_t sbuf_bytes_per_partition = 212984;
+};
+
+class TileBuilder {
+ public:
+  explicit TileBuilder(std::string name, TileOptions options = {});
+  ~TileBuilder();
+
+  // HBM tensors. Returns a contiguous access of rank `shape` (folded to at most 5 dims).
+  Access tensor(const std::string& name, isa::TensorKind kind, Dtype dtype, std::vector<int64_t> shape,
+                uint64_t bytes = 0, std::vector<uint8_t> constant = {});
+  // Row-major logical tiles of [partitions, dims...]; at most 4 free dims. Freed after their last use.
+  Access sbuf(int partitions, std::vector<int64_t> dims, Dtype dtype);
+  Access psum(int partitions, std::vector<int64_t> dims, Dtype dtype = Dtype::kF32);  // at most one bank (2 KiB)
+  // SBUF [partitions, 1] column with run-time parameter `slot` in every partition (loaded once per program).
+  ScalarOperand param(int slot, Dtype dtype = Dtype::kF32);
+  static ScalarOperand imm(float v);
+  static ScalarOperand column(const Access& sbuf_column);
+
+  // Data movement. Any engine hint may be overridden by the back half where the table allows another engine.
+  void load(const Access& dst_sbuf, const Access& src_hbm);
+  void store(const Access& dst_hbm, const Access& src_sbuf);
+  void dma(const Access& dst, const Access& src);  // HBM -> HBM, SBUF -> SBUF
+  void gather(const Access& dst_sbuf, const Access& src_hbm_rows, const Access& index_sbuf);
+  void scatter(const Access& dst_hbm_rows, const Access& src_sbuf, const Access& index_sbuf, bool accumulate);
+  void copy(const Access& dst, const Access& src);
+  void memset(const Access& dst, float value);
+  void iota(const Access& dst, const isa::AffinePattern& pattern);
+  void affine_select(const Access& dst, const Access& src, const isa::AffinePattern& pattern, AluOp cmp, float fill);
+  // Compute
+  void tensor_tensor(const Access& dst, const Access& a, const Access& b, AluOp op);
+  void tensor_scalar(const Access& dst, const Access& a, AluOp op0, const ScalarOperand& s0,
+                     AluOp op1 = AluOp::kNone, const ScalarOperand& s1 = {}, bool reverse0 = false,
+                     bool reverse1 = false);
+  void scalar_tensor_tensor(const Access& dst, const Access& a, AluOp op0, const ScalarOperand& s0, AluOp op1,
+                            const Access& b);
+  void activation(const Access& dst, const Access& src, ActFunc func, const ScalarOperand& scale = {},
+                  const ScalarOperand& bias = {}, const Access* row_sum = nullptr);
+  void reciprocal(const Access& dst, const Access& src);
+  void copy_predicated(const Access& dst, const Access& src, const Access& predicate);
+  void reduce(const Access& dst, const Access& src, AluOp op, int trailing_dims);
+  void partition_reduce(const Access& dst, const Access& src, AluOp op);
+  void scan(const Access& dst, const Access& a, const Access& b, AluOp op0, AluOp op1, const ScalarOperand& initial);
+  void bn_stats(const Access& dst, const Access& src);
+  void bn_aggr(const Access& dst, const Access& src);
+  void max8(const Access& dst, const Access& src);
+  void max_index8(const Access& dst, const Access& src, const Access& values);
+  void match_replace8(const Access& dst, const Access& src, const Access& values, float replacement);
+  void philox(const Access& dst, const Access& state, int64_t base);
+  void matmul(const Access& dst_psum, const Access& stationary, const Access& moving, bool accumulate);
+  void transpose(const Access& dst, const Access& src);  // tensor engine when dst is PSUM, else vector (<= 32x32)
+  isa::Instruction& emit(isa::Instruction instruction);  // anything else; engine field is a hint
+
+  void set_location(const std::string& file, int line, const std::string& what);
+  void note(const std::string& key, const std::string& value);
+  void add_work(uint64_t flops, uint64_t hbm_bytes);
+
+  std::string text() const;       // level 2 dump
+  isa::Program finish();          // throws CompileError
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Narrows an access: [begin, begin + count) of free dim `dim`, or of the partitions of an SBUF/PSUM tile.
+Access slice(const Access& a, int dim, int64_t begin, int64_t count);
+Access slice_partitions(const Access& a, int begin, int count);
+// The same elements with another list of free dims (needs a contiguous access).
+Access reshape(const Access& a, std::vector<int64_t> dims);
+// Appends / replaces dims with a stride-0 broadcast.
+Access broadcast(const Access& a, int dim, int64_t count);
+
+}  // namespace trnsim::compiler

@@ -1,0 +1,62 @@
+// Operands: where a tensor lives and in which order its elements are visited.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "isa/dtype.h"
+
+namespace trnsim::isa {
+
+enum class Space : uint8_t { kNone = 0, kSbuf, kPsum, kHbm };
+
+constexpr int kMaxDims = 5;
+constexpr uint8_t kNoRegister = 0xff;
+constexpr int kMaxPartitions = 128;
+constexpr int64_t kPsumBankBytes = 2048;  // per partition
+constexpr int kPsumBanks = 8;
+
+// SBUF / PSUM: the same free-axis pattern (at most 4 dims) is applied in `num_partitions` partitions from
+//   `start_partition` on; `offset` is a byte offset inside a partition; elements are visited partition first
+//   (outermost), then dims[0] .. dims[num_dims-1].
+// HBM: `tensor` is an index into Program::tensors, `offset` a byte offset from its start, up to 5 dims, outermost
+//   first; partition fields are 0.
+// Steps are in elements of `dtype`, may be 0 (broadcast) or negative. No dims means one element (per partition).
+// `address_register`, when not kNoRegister, names a sequencer register whose value (bytes) is added to `offset`.
+struct Access {
+  Space space = Space::kNone;
+  Dtype dtype = Dtype::kF32;
+  uint8_t num_dims = 0;
+  uint8_t address_register = kNoRegister;
+  uint16_t start_partition = 0;
+  uint16_t num_partitions = 0;
+  uint32_t tensor = 0;  // HBM: tensor index. In tile programs (before allocation) SBUF/PSUM: tile index
+  int64_t offset = 0;   // bytes
+  std::array<int64_t, kMaxDims> step{};
+  std::array<uint32_t, kMaxDims> size{};
+
+  bool present() const { return space != Space::kNone; }
+  // Elements per partition (SBUF/PSUM) or in all (HBM).
+  int64_t free_elements() const {
+    int64_t n = 1;
+    for (int i = 0; i < num_dims; ++i) n *= size[i];
+    return n;
+  }
+  int64_t elements() const {
+    return space == Space::kHbm ? free_elements() : free_elements() * num_partitions;
+  }
+  // True when the free axis is one dense run.
+  bool contiguous() const {
+    int64_t expect = 1;
+    for (int i = num_dims - 1; i >= 0; --i) {
+      if (size[i] != 1 && step[i] != expect) return false;
+      expect *= size[i];
+    }
+    return true;
+  }
+};
+
+bool operator==(const Access& a, const Access& b);
+inline bool operator!=(const Access& a, const Access& b) { return !(a == b); }
+
+}  // namespace trnsim::isa

@@ -1,0 +1,92 @@
+// The simulated device as the driver sees it: programs go in as bytes, launches come back as results. Plain C++17;
+// SystemC stays behind it. One process-wide simulation thread owns the SystemC kernel; calls from any thread are
+// safe and are queued to it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "isa/instruction.h"
+
+namespace trnsim::config {
+struct Config;  // sim/config/config.h
+}
+
+namespace trnsim::chip {
+
+enum class Mode : uint8_t { kBoth, kData, kTime };
+
+// Host view of a bound HBM tensor. data may be null in Mode::kTime.
+struct Binding {
+  std::byte* data = nullptr;
+  uint64_t bytes = 0;
+  uint64_t device_address = 0;
+};
+
+struct EngineStats {
+  int64_t busy_ps = 0;
+  int64_t instructions = 0;
+};
+
+struct LaunchStats {
+  int64_t total_ps = 0;  // launch overhead included
+  std::array<EngineStats, isa::kNumEngines> engines{};
+  int64_t dma_busy_ps = 0;
+  int64_t dma_bytes_read = 0;     // from HBM
+  int64_t dma_bytes_written = 0;  // to HBM
+  int64_t dma_descriptors = 0;
+  int64_t instructions = 0;
+  bool from_memo = false;
+};
+
+struct LaunchResult {
+  // kOk, or the class of the fault. Messages follow design section 3.
+  enum class Status : uint8_t { kOk, kUserError, kIllegal, kNotSimulated, kOutOfBounds, kHang, kNumericalError };
+  Status status = Status::kOk;
+  std::string message;
+  LaunchStats stats;
+};
+
+struct TensorInfo {
+  std::string name;
+  uint8_t kind = 0;  // isa::TensorKind
+  isa::Dtype dtype = isa::Dtype::kF32;
+  std::vector<int64_t> shape;
+  uint64_t bytes = 0;
+};
+
+// A loaded program. Immutable but for its memo; shared by launches.
+class LoadedProgram {
+ public:
+  virtual ~LoadedProgram() = default;
+  virtual const std::string& name() const = 0;
+  virtual const std::string& target() const = 0;
+  virtual const std::vector<TensorInfo>& tensors() const = 0;
+  virtual const std::vector<uint8_t>& constant(size_t tensor) const = 0;
+  virtual uint64_t code_bytes() const = 0;
+  virtual int64_t instructions() const = 0;
+  virtual uint64_t flops() const = 0;
+  virtual uint64_t hbm_bytes() const = 0;
+};
+
+struct LoadError {
+  enum class Kind : uint8_t { kNone, kInvalid, kNotAContainer, kNeff, kNewerVersion, kWrongTarget } kind = Kind::kNone;
+  std::string message;
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual std::shared_ptr<LoadedProgram> load(const uint8_t* container, size_t bytes, LoadError* error) = 0;
+  // `bindings` has one entry per program tensor, in order. `core` is a physical core number.
+  virtual LaunchResult launch(int core, const LoadedProgram& program, const std::vector<Binding>& bindings) = 0;
+  virtual void reset_core(int core) = 0;
+  virtual void set_memo(bool enabled) = 0;
+};
+
+std::unique_ptr<Device> make_device(const config::Config& config, Mode mode);
+
+}  // namespace trnsim::chip

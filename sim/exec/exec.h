@@ -1,0 +1,75 @@
+// Values: executes instructions on byte-exact SBUF, PSUM and HBM. Knows no time. C++17 interface (used by sim/chip).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "isa/program.h"
+
+namespace trnsim::exec {
+
+// A bound HBM tensor of the running program (same order as Program::tensors).
+struct HbmTensor {
+  std::byte* data = nullptr;
+  uint64_t bytes = 0;
+};
+
+struct Status {
+  enum class Kind : uint8_t { kOk, kOutOfBounds, kIllegal, kHang } kind = Kind::kOk;
+  std::string message;  // names instruction, engine, source location, limit
+  bool ok() const { return kind == Kind::kOk; }
+};
+
+struct CoreSizes {
+  int64_t sbuf_bytes_per_partition = 224 * 1024;
+  int64_t psum_bytes_per_partition = 16 * 1024;
+};
+
+// Architectural state of one physical NeuronCore: SBUF, PSUM, stationary matrix, accumulators, sequencer registers
+// and semaphores. New memory is poisoned (NaN pattern), never zero.
+class Core {
+ public:
+  explicit Core(const CoreSizes& sizes = {});
+  ~Core();
+  Core(const Core&) = delete;
+  Core& operator=(const Core&) = delete;
+
+  void reset();  // poison memories, clear registers and semaphores
+  const CoreSizes& sizes() const;
+
+  // Executes the data effect of one instruction (compute or DMA; no waits, no semaphore update). Register operands
+  // are read from the engine's register file. Register loads and stores count as data instructions here.
+  Status execute(const isa::Program& program, const isa::Instruction& instruction,
+                 const std::vector<HbmTensor>& hbm);
+
+  int32_t reg(isa::Engine e, int index) const;
+  void set_reg(isa::Engine e, int index, int32_t value);
+
+  // Direct access for tests and debuggers: `bytes` at byte `offset` of partition `partition`.
+  std::byte* sbuf(int partition, int64_t offset);
+  std::byte* psum(int partition, int64_t offset);
+
+  struct Impl;
+  Impl& impl() { return *impl_; }
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+// A program checked and specialised once for repeated runs (operand bounds checked, kernels chosen).
+class PreparedProgram;
+std::shared_ptr<const PreparedProgram> prepare(const isa::Program& program, const CoreSizes& sizes, Status* status);
+
+// Runs all five streams to their end, honouring semaphores (cleared first), control flow and program order per
+// stream; DMA takes effect at its trigger. Any race-free program gives the same values in any order. Detects
+// deadlock (kHang, names who waits for what) and more than `instruction_budget` instructions.
+Status run(Core& core, const PreparedProgram& program, const std::vector<HbmTensor>& hbm,
+           uint64_t instruction_budget = UINT64_MAX);
+
+// True when a branch, loop count or address in some stream depends on memory contents (kRegLoad).
+bool has_data_dependent_control(const isa::Program& program);
+
+}  // namespace trnsim::exec
