@@ -34,6 +34,8 @@ class TileBuilder {
   // HBM tensors. Returns a contiguous access of rank `shape` (folded to at most 5 dims).
   Access tensor(const std::string& name, isa::TensorKind kind, Dtype dtype, std::vector<int64_t> shape,
                 uint64_t bytes = 0, std::vector<uint8_t> constant = {});
+  // Declares that two HBM tensors may share memory (an in-place output and its input): they are ordered like one.
+  void alias(const Access& a, const Access& b);
   // Row-major logical tiles of [partitions, dims...]; at most 4 free dims. Freed after their last use.
   Access sbuf(int partitions, std::vector<int64_t> dims, Dtype dtype);
   Access psum(int partitions, std::vector<int64_t> dims, Dtype dtype = Dtype::kF32);  // at most one bank (2 KiB)
