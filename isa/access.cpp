@@ -6,8 +6,8 @@ bool operator==(const Access& a, const Access& b) {
   if (a.space != b.space) return false;
   if (a.space == Space::kNone) return true;
   if (a.dtype != b.dtype || a.num_dims != b.num_dims || a.address_register != b.address_register ||
-      a.start_partition != b.start_partition || a.num_partitions != b.num_partitions || a.tensor != b.tensor ||
-      a.offset != b.offset) {
+      a.start_partition != b.start_partition || a.num_partitions != b.num_partitions ||
+      a.tensor != b.tensor || a.offset != b.offset) {
     return false;
   }
   for (int i = 0; i < a.num_dims; ++i) {
