@@ -1,0 +1,18 @@
+# What the wheel holds: all shared libraries in trnsim/lib, native programs in trnsim/bin.
+foreach(target trnsim_isa trnsim_nrt trnsim_compiler trnsim_torch)
+  if(TARGET ${target})
+    set_target_properties(${target} PROPERTIES INSTALL_RPATH "$ORIGIN;$ORIGIN/../../torch/lib")
+    install(TARGETS ${target} LIBRARY DESTINATION lib COMPONENT wheel NAMELINK_SKIP)
+  endif()
+endforeach()
+if(TARGET trnsim_native)
+  set_target_properties(trnsim_native PROPERTIES INSTALL_RPATH "$ORIGIN/../lib")
+  install(TARGETS trnsim_native RUNTIME DESTINATION bin COMPONENT wheel)
+endif()
+# Extension modules of the packages.
+foreach(target trnsim_C trnsim_tile_module)
+  if(TARGET ${target})
+    set_target_properties(${target} PROPERTIES INSTALL_RPATH "$ORIGIN/lib;$ORIGIN/../torch/lib")
+    install(TARGETS ${target} LIBRARY DESTINATION . COMPONENT wheel)
+  endif()
+endforeach()

@@ -1,0 +1,206 @@
+"""Benchmarks of design section 4, as ratios in one run on one machine. All of them use one thread unless said."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+BUILD = ROOT / "build" / "release" / "bin"
+sys.path.insert(0, str(ROOT / "tools"))
+
+
+@dataclass
+class Row:
+    name: str
+    value: float
+    unit: str
+    floor: str
+    goal: str
+    ok: bool
+    detail: str = ""
+
+
+def timed(step: Callable[[], None], sync: Callable[[], None], repeats: int, warm: int = 2) -> float:
+    """Median seconds of one call, synchronised on both sides."""
+    for _ in range(warm):
+        step()
+    sync()
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        step()
+        sync()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def ratio_row(
+    name: str, make_step: Callable[[str], Callable[[], None]], repeats: int, floor: float, goal: float
+) -> Row:
+    import torch
+
+    cpu = timed(make_step("cpu"), lambda: None, repeats)
+    neuron = timed(make_step("neuron"), torch.neuron.synchronize, repeats)
+    value = neuron / cpu
+    detail = f"neuron {1e3 * neuron:.2f} ms, cpu {1e3 * cpu:.2f} ms"
+    return Row(name, value, "x", f"<= {floor:g}", f"<= {goal:g}", value <= floor, detail)
+
+
+def matmul_graph(device: str) -> Callable[[], None]:
+    import torch
+
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(*(torch.nn.Linear(2048, 2048) for _ in range(4))).to(device)
+    x = torch.randn(512, 2048).to(device)
+
+    def step() -> None:
+        model.zero_grad()
+        model(x).sum().backward()
+
+    return step
+
+
+def llama_step(device: str) -> Callable[[], None]:
+    import torch
+    from workloads import transformer
+
+    model = transformer.llama().to(device)
+    ids = transformer.llama_ids().to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(input_ids=ids, labels=ids).loss.backward()
+        optimizer.step()
+
+    return step
+
+
+def digits_step(device: str) -> Callable[[], None]:
+    import torch
+    from workloads import digits
+
+    torch.manual_seed(0)
+    model = digits.cnn().to(device)
+    x, y, _, _ = digits.load()
+    x, y = x[:64].to(device), y[:64].to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(x), y).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+
+    return step
+
+
+def small_op() -> list[Row]:
+    """A cached pointwise op on [16, 64]: until the call returns, and until the result is ready."""
+    import torch
+
+    a, b = torch.ones(16, 64, device="neuron"), torch.ones(16, 64, device="neuron")
+    for _ in range(100):
+        torch.add(a, b)
+    torch.neuron.synchronize()
+    returns, ready = [], []
+    for _ in range(500):
+        start = time.perf_counter()
+        torch.add(a, b)
+        returned = time.perf_counter()
+        torch.neuron.synchronize()
+        ready.append(time.perf_counter() - start)
+        returns.append(returned - start)
+    call, result = 1e6 * statistics.median(returns), 1e6 * statistics.median(ready)
+    return [
+        Row("small eager op, cached: call returns", call, "us", "<= 10", "<= 3", call <= 10),
+        Row("small eager op, cached: result ready", result, "us", "<= 80", "<= 20", result <= 80),
+    ]
+
+
+def import_overhead() -> Row:
+    """Median of `import torch` with the plugin minus without, alternating, in fresh processes."""
+
+    def once(autoload: str) -> float:
+        code = "import time; s = time.perf_counter(); import torch; print(time.perf_counter() - s)"
+        env = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": autoload}
+        return float(subprocess.run([sys.executable, "-c", code], env=env, check=True, capture_output=True).stdout)
+
+    pairs = [(once("1"), once("0")) for _ in range(7)][1:]
+    value = statistics.median(a for a, _ in pairs) - statistics.median(b for _, b in pairs)
+    return Row("import torch: overhead of the plugin", value, "s", "<= 0.3", "<= 0.1", value <= 0.3)
+
+
+def native(name: str, *args: str) -> dict:
+    """Runs one of the C++ benchmark programs; they print one JSON object."""
+    program = BUILD / name
+    if not program.exists():
+        sys.exit(f"tools/bench: {program.relative_to(ROOT)} is missing: run tools/setup in this checkout")
+    done = subprocess.run([program, *args], capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"tools/bench: {name} failed: {done.stderr.strip()}")
+    return json.loads(done.stdout)
+
+
+def speed() -> list[Row]:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    import torch
+
+    torch.set_num_threads(1)
+    rows = [
+        ratio_row("matmul graph 4 x 2048x2048, batch 512, forward + backward, vs CPU eager", matmul_graph, 3, 3, 1.3),
+        ratio_row("tiny Llama training step (AdamW), warm, vs CPU eager", llama_step, 10, 15, 4),
+        ratio_row("digits CNN training step (SGD), warm, vs CPU eager", digits_step, 20, 15, 4),
+        *small_op(),
+        import_overhead(),
+    ]
+    gemm = native("trnsim_bench_exec")
+    for dtype in ("fp32", "bf16"):
+        share = gemm[f"tile_{dtype}_gflops"] / gemm["host_gemm_gflops"]
+        detail = f"{gemm[f'tile_{dtype}_gflops']:.0f} of {gemm['host_gemm_gflops']:.0f} GFLOP/s"
+        rows.append(Row(f"tile matmul {dtype} vs host GEMM", share, "of it", ">= 0.5", ">= 0.8", share >= 0.5, detail))
+    rate = native("trnsim_bench_chip")["instructions_per_s"] / 1e6
+    rows.append(Row("timing only", rate, "M instructions/s", ">= 2", ">= 8", rate >= 2))
+    return rows
+
+
+def show(rows: list[Row]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title="tools/bench speed")
+    for column in ("what", "measured", "floor", "goal", "", "detail"):
+        table.add_column(column)
+    for r in rows:
+        table.add_row(
+            r.name, f"{r.value:.3g} {r.unit}", r.floor, r.goal, "ok" if r.ok else "[red]short[/red]", r.detail
+        )
+    Console(width=None if sys.stdout.isatty() else 160).print(table)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=["speed", "fidelity"])
+    parser.add_argument("--json", metavar="FILE", type=Path, help="also write the result as JSON")
+    args = parser.parse_args()
+    if args.what == "fidelity":
+        command = [str(BUILD / "trnsim_fidelity")] + (["--json", str(args.json)] if args.json else [])
+        return subprocess.run(command, check=False).returncode
+    rows = speed()
+    show(rows)
+    if args.json:
+        args.json.write_text(json.dumps({"schema_version": 1, "rows": [asdict(r) for r in rows]}, indent=1) + "\n")
+    return 0 if all(r.ok for r in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
