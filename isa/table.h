@@ -1,0 +1,222 @@
+// The instruction table: one row per opcode, declared once in table.cpp. Encoding, decoding, assembler text,
+// validation, documentation, the random program generator and the dispatch of exec and cost derive from it.
+// C++17: included by sim/chip.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "isa/instruction.h"
+
+namespace trnsim::isa {
+
+// NeuronCore versions. Chips differ by data: a row, a dtype or an operator names the first generation that
+// has it.
+enum class Generation : uint8_t { kTrn2 = 3, kTrn3 = 4 };
+std::optional<Generation> generation_from_target(std::string_view target);  // "trn2", "trn3"
+std::string_view name(Generation g);
+
+// Sets are bit masks over the enum values.
+using EngineSet = uint8_t;
+using SpaceSet = uint8_t;
+using DtypeSet = uint32_t;
+using AluSet = uint32_t;
+template <typename E>
+constexpr uint32_t bit(E v) {
+  return 1u << static_cast<unsigned>(v);
+}
+template <typename E>
+constexpr bool contains(uint32_t set, E v) {
+  return static_cast<unsigned>(v) < 32 && (set >> static_cast<unsigned>(v)) & 1;
+}
+
+enum class Slot : uint8_t { kDst = 0, kSrc0, kSrc1, kAux };
+constexpr int kNumSlots = 4;
+std::string_view name(Slot s);
+inline const Access& operand(const Instruction& i, Slot s) {
+  return s == Slot::kDst ? i.dst : s == Slot::kSrc0 ? i.src0 : s == Slot::kSrc1 ? i.src1 : i.aux;
+}
+inline Access& operand(Instruction& i, Slot s) {
+  return s == Slot::kDst ? i.dst : s == Slot::kSrc0 ? i.src0 : s == Slot::kSrc1 ? i.src1 : i.aux;
+}
+
+enum class Role : uint8_t { kNone = 0, kRead, kWrite, kReadWrite };
+
+struct OperandRule {
+  Role role = Role::kNone;  // kNone: the row has no such operand
+  bool required = true;
+  SpaceSet spaces = 0;
+  DtypeSet dtypes = 0;
+  uint8_t max_dims = 4;         // free dims in SBUF/PSUM, all dims in HBM
+  uint32_t max_free = 0;        // elements per partition; 0 = the limit of the space
+  std::string_view shape = "";  // for the docs, e.g. "[K<=128, M<=128]"
+};
+
+// Scalar fields of Instruction that a row uses. The engine, sync and location fields belong to every row.
+enum Field : uint16_t {
+  kFieldOp0 = 1 << 0,
+  kFieldOp1 = 1 << 1,
+  kFieldFunc = 1 << 2,
+  kFieldImm0 = 1 << 3,
+  kFieldImm1 = 1 << 4,
+  kFieldQueue = 1 << 5,
+  kFieldDge = 1 << 6,
+  kFieldReduceDims = 1 << 7,
+  kFieldRegDst = 1 << 8,
+  kFieldRegA = 1 << 9,
+  kFieldRegB = 1 << 10,
+  kFieldTarget = 1 << 11,
+  kFieldImm = 1 << 12,
+  kFieldPattern = 1 << 13,
+};
+
+// Which kinds an imm0 / imm1 field may have.
+enum ScalarKinds : uint8_t {
+  kScalarNone = 1 << 0,
+  kScalarImmediate = 1 << 1,
+  kScalarPointer = 1 << 2,
+};
+
+// Named legality rules beyond operand spaces, dtypes and sizes; the validator implements each once.
+enum class Rule : uint8_t {
+  kSamePartitions,
+  kSameElements,
+  kSameDtype,
+  kOnePsumInput,
+  kOperatorClass,
+  kScalarTensorOperators,
+  kPowerOnGpSimd,
+  kStationaryShape,
+  kMovingShape,
+  kMatmulDtypes,
+  kTransposeShape,
+  kReduceShape,
+  kPartitionReduceShape,
+  kBnStatsShape,
+  kBnAggrShape,
+  kTop8Source,
+  kTop8Result,
+  kTop8Values,
+  kPhiloxShape,
+  kAccumulateColumn,
+  kDmaElements,
+  kDmaCast,
+  kDmaTransposeShape,
+  kIndirect,
+  kOneWord,
+  kCount,
+};
+using RuleSet = uint32_t;
+std::string_view rule_name(Rule r);
+std::string_view rule_text(Rule r);  // one sentence
+
+// What sim/cost dispatches on: instructions of one class obey one timing law (per engine).
+enum class CostClass : uint8_t {
+  kStationaryLoad = 0,
+  kMatmul,
+  kTranspose,     // by engine: PE pass, or 32x32 stream transpose
+  kCopy,          // one tile in, one out, vector fast modes
+  kTensorScalar,  // as copy with up to two operators
+  kTensorTensor,  // two tiles in
+  kActivation,    // one element per cycle, table set, optional accumulator read
+  kActivationTable,
+  kPredicated,
+  kReciprocal,
+  kMemset,
+  kPatternGenerate,  // iota, affine_select on GpSimd
+  kReduce,
+  kPartitionReduce,
+  kScan,
+  kStatistics,
+  kStatisticsMerge,
+  kTop8,
+  kRandom,
+  kDma,
+  kSemaphore,
+  kRegister,
+  kRegisterMemory,
+  kBranch,
+  kCount,
+};
+std::string_view name(CostClass c);
+
+struct Row {
+  Opcode opcode = Opcode::kCount;
+  std::string_view name = {};
+  EngineSet engines = 0;
+  Generation since = Generation::kTrn2;
+  CostClass cost = CostClass::kCount;
+  OperandRule operands[kNumSlots] = {};  // indexed by Slot
+  uint16_t fields = 0;                   // Field bits
+  uint16_t flags = 0;                    // allowed Flags
+  AluSet op0 = 0, op1 = 0;     // allowed operators; kNone is in the set when the operator may be left out
+  uint8_t imm0 = 0, imm1 = 0;  // ScalarKinds
+  RuleSet rules = 0;
+  std::string_view doc = {};     // one line
+  std::string_view detail = {};  // further semantics, may be empty
+  std::string_view source = {};  // section of the hardware facts, or "trnsim" for an instruction of our own
+
+  const OperandRule& operand(Slot s) const { return operands[static_cast<int>(s)]; }
+  bool uses(Field f) const { return (fields & f) != 0; }
+  bool runs_on(Engine e) const { return contains(engines, e); }
+  bool has_rule(Rule r) const { return contains(rules, r); }
+};
+
+const Row& row(Opcode opcode);                  // opcode < Opcode::kCount
+const Row* row_by_name(std::string_view name);  // nullptr when unknown
+const Row (&all_rows())[kNumOpcodes];           // in opcode order
+
+// How this instruction uses the operand: the row's role, sharpened by flags (accumulate reads the
+// destination).
+Role operand_role(const Instruction& i, Slot s);
+
+// Calls fn(Slot or scalar name, Role, const Access&) for every memory operand that is present, the pointers
+// of imm0 and imm1 included. Reads come before writes.
+template <typename Fn>
+void for_each_operand(const Instruction& i, Fn&& fn) {
+  const Row& r = row(i.opcode);
+  for (Slot s : {Slot::kSrc0, Slot::kSrc1}) {
+    if (r.operand(s).role != Role::kNone && operand(i, s).present())
+      fn(name(s), operand_role(i, s), operand(i, s));
+  }
+  if (r.uses(kFieldImm0) && i.imm0.kind == ScalarOperand::Kind::kPointer) {
+    fn(std::string_view("imm0"), Role::kRead, i.imm0.pointer);
+  }
+  if (r.uses(kFieldImm1) && i.imm1.kind == ScalarOperand::Kind::kPointer) {
+    fn(std::string_view("imm1"), Role::kRead, i.imm1.pointer);
+  }
+  for (Slot s : {Slot::kDst, Slot::kAux}) {
+    if (r.operand(s).role != Role::kNone && operand(i, s).present())
+      fn(name(s), operand_role(i, s), operand(i, s));
+  }
+}
+
+// True when both describe the same instruction: engine, sync, location and every field the row uses agree.
+bool same_instruction(const Instruction& a, const Instruction& b);
+
+// Memories an engine can reach for compute operands (GpSimd has no PSUM port; Tensor reads SBUF and writes
+// PSUM).
+SpaceSet reachable_spaces(Engine e, Role role);
+
+// Fixed sets used by rows and by others.
+constexpr DtypeSet kDtypes64 = bit(Dtype::kI64) | bit(Dtype::kF64);
+constexpr DtypeSet kDtypesCompute = (bit(Dtype::kCount) - 1) & ~kDtypes64;
+constexpr DtypeSet kDtypesMatmul = bit(Dtype::kF32) | bit(Dtype::kF32R) | bit(Dtype::kBF16) |
+                                   bit(Dtype::kF16) | bit(Dtype::kF8E4M3) | bit(Dtype::kF8E4M3FN) |
+                                   bit(Dtype::kF8E5M2);
+constexpr DtypeSet kDtypesInteger = bit(Dtype::kI32) | bit(Dtype::kI16) | bit(Dtype::kI8) | bit(Dtype::kU32) |
+                                    bit(Dtype::kU16) | bit(Dtype::kU8) | bit(Dtype::kBool);
+
+// Limits of the hardware that depend on the generation.
+struct Limits {
+  int64_t sbuf_bytes_per_partition;
+  int64_t psum_bytes_per_partition;
+  int64_t matmul_free_elements;  // moving columns of one MultiplyMoving
+  bool matmul_output_in_one_bank;
+};
+const Limits& limits(Generation g);
+constexpr int64_t kMaxFreeElementsSbuf = 65536;
+constexpr int64_t kMaxFreeElementsPsum = 4096;
+
+}  // namespace trnsim::isa
