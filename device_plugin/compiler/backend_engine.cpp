@@ -1,0 +1,246 @@
+// Engine, DMA queue and issuing stream of every instruction.
+//
+// Several engines can run the same elementwise instruction. The choice is a list scheduling in program order: every
+// tile carries the estimated time at which its contents are ready and the engine that made them, and an instruction
+// goes to the engine with the earliest estimated finish. Handing a tile to another engine costs a semaphore round
+// trip, so a short chain stays on one engine and independent work spreads out.
+#include <algorithm>
+#include <array>
+
+#include "device_plugin/compiler/backend.h"
+#include "device_plugin/compiler/error.h"
+
+namespace trnsim::compiler {
+
+using isa::Instruction;
+using isa::Opcode;
+using isa::Space;
+
+namespace {
+
+constexpr double kHandoffNs = 100;
+constexpr double kDmaLatencyNs = 2000;
+constexpr double kDmaBytesPerNs = 180;
+constexpr double kTableLoadNs = 1300;
+
+bool uses_psum(const Instruction& i) {
+  return i.dst.space == Space::kPsum || i.src0.space == Space::kPsum || i.src1.space == Space::kPsum;
+}
+
+bool all_integer(const Instruction& i) {
+  if (i.dst.present() && !isa::is_integer(i.dst.dtype)) return false;
+  if (i.src0.present() && !isa::is_integer(i.src0.dtype)) return false;
+  return !i.src1.present() || isa::is_integer(i.src1.dtype);
+}
+
+// 32-bit integers go through FP32 in the vector engine; only GpSimd computes them exactly.
+bool wants_exact_integer(const Instruction& i) {
+  auto wide = [](const Access& a) { return a.present() && isa::is_32bit_integer(a.dtype); };
+  return all_integer(i) && (wide(i.dst) || wide(i.src0) || wide(i.src1));
+}
+
+struct Engines {
+  std::array<Engine, 3> list{};
+  int count = 0;
+  void add(Engine e) { list[count++] = e; }
+};
+
+Engines legal_engines(const Instruction& i) {
+  Engines r;
+  bool psum = uses_psum(i);
+  switch (i.opcode) {
+    case Opcode::kCopy:
+      r.add(Engine::kVector);
+      // Bit patterns of 32-bit integers survive only where the copy does not pass through FP32.
+      if (!psum && (i.dst.dtype == i.src0.dtype || !wants_exact_integer(i))) r.add(Engine::kGpSimd);
+      r.add(Engine::kScalar);
+      return r;
+    case Opcode::kMemset:
+      r.add(Engine::kVector);
+      if (!psum) r.add(Engine::kGpSimd);
+      return r;
+    case Opcode::kTensorTensor:
+      if (isa::is_bitwise(i.op0)) {
+        r.add(Engine::kVector);
+      } else if (wants_exact_integer(i)) {
+        // PSUM operands cannot reach GpSimd; then the tiler accepts FP32 arithmetic.
+        r.add(psum ? Engine::kVector : Engine::kGpSimd);
+      } else if (i.op0 == AluOp::kPower) {
+        r.add(Engine::kGpSimd);
+      } else {
+        r.add(Engine::kVector);
+        if (!psum) r.add(Engine::kGpSimd);
+      }
+      return r;
+    default:
+      r.add(i.engine);
+      return r;
+  }
+}
+
+double compute_cost_ns(const Instruction& i, Engine e) {
+  const Access& shape = i.src0.present() ? i.src0 : i.dst;
+  double n = static_cast<double>(std::max(shape.free_elements(), i.dst.free_elements()));
+  bool narrow = i.dst.present() && isa::dtype_bytes(i.dst.dtype) <= 2;
+  switch (e) {
+    case Engine::kTensor:
+      return 64 + n * (i.src0.dtype == Dtype::kF32 ? 1.7 : 0.42);
+    case Engine::kVector:
+      if (i.opcode == Opcode::kReciprocal) return 64 + 6.25 * n;
+      if (i.opcode == Opcode::kCopy || i.opcode == Opcode::kTensorScalar) {
+        return 64 + n * (uses_psum(i) ? 1.04 : narrow ? 0.27 : 0.52);
+      }
+      return 64 + 1.04 * n;
+    case Engine::kScalar:
+      return 100 + 0.85 * n;
+    default:
+      return 107 + 1.0 * n;
+  }
+}
+
+double dma_cost_ns(const Instruction& i) {
+  double bytes = static_cast<double>(i.dst.elements()) * static_cast<double>(isa::dtype_bytes(i.dst.dtype));
+  return kDmaLatencyNs + bytes / kDmaBytesPerNs;
+}
+
+struct TileState {
+  double ready = 0;  // contents written
+  double free = 0;   // last reader done
+  int8_t engine = -1;
+};
+
+struct Scheduler {
+  TileProgram& program;
+  std::vector<TileState> tiles, tensors;
+  std::array<double, isa::kNumEngines> engine_free{};
+  std::array<double, isa::kNumEngines> busy{};
+  std::array<double, isa::kNumDmaQueues> queue_free{};
+
+  explicit Scheduler(TileProgram& p) : program(p), tiles(p.tiles.size()), tensors(p.program.tensors.size()) {}
+
+  TileState& state(const Access& a) { return a.space == Space::kHbm ? tensors[a.tensor] : tiles[a.tensor]; }
+
+  double operands_ready(Instruction& i, Engine e) {
+    Operand operands[6];
+    int n = list_operands(i, operands);
+    double t = 0;
+    for (int k = 0; k < n; ++k) {
+      const TileState& s = state(*operands[k].access);
+      double ready = operands[k].write ? std::max(s.ready, s.free) : s.ready;
+      if (s.engine >= 0 && s.engine != static_cast<int8_t>(e)) ready += kHandoffNs;
+      t = std::max(t, ready);
+    }
+    return t;
+  }
+
+  void retire(Instruction& i, int8_t engine, double finish) {
+    Operand operands[6];
+    int n = list_operands(i, operands);
+    for (int k = 0; k < n; ++k) {
+      TileState& s = state(*operands[k].access);
+      s.free = std::max(s.free, finish);
+      if (operands[k].write) {
+        s.ready = finish;
+        s.engine = engine;
+      }
+    }
+  }
+
+  void compute(Instruction& i) {
+    Engines legal = legal_engines(i);
+    Engine best = legal.list[0];
+    double best_finish = 0;
+    for (int k = 0; k < legal.count; ++k) {
+      Engine e = legal.list[k];
+      double finish = std::max(engine_free[static_cast<int>(e)], operands_ready(i, e)) + compute_cost_ns(i, e);
+      if (k == 0 || finish < best_finish) {
+        best = e;
+        best_finish = finish;
+      }
+    }
+    i.engine = best;
+    engine_free[static_cast<int>(best)] = best_finish;
+    busy[static_cast<int>(best)] += compute_cost_ns(i, best);
+    retire(i, static_cast<int8_t>(best), best_finish);
+  }
+};
+
+bool is_load(const Instruction& i) { return i.dst.space == Space::kSbuf; }
+
+}  // namespace
+
+bool reads_destination(const Instruction& i) {
+  if (i.opcode == Opcode::kCopyPredicated) return true;
+  if (i.opcode == Opcode::kMultiplyMoving) return i.has(isa::kFlagAccumulate);
+  return i.opcode == Opcode::kDmaScatter || i.has(isa::kFlagSkipOutOfBounds);
+}
+
+void choose_engines(TileProgram& program) {
+  Scheduler s(program);
+  for (Instruction& i : program.code) {
+    if (!i.is_dma()) {
+      if (i.is_control()) continue;
+      s.compute(i);
+      continue;
+    }
+    // Estimated only; the queue is chosen below.
+    double start = s.operands_ready(i, Engine::kSync);
+    s.retire(i, static_cast<int8_t>(Engine::kSync), start + dma_cost_ns(i));
+  }
+
+  // Loads go out on the Sync stream. A store waits for its data, so it goes out on the least busy other stream where
+  // it does not hold up later loads. One queue belongs to one issuing stream, which keeps its counter in order.
+  Engine store_stream = Engine::kGpSimd;
+  for (Engine e : {Engine::kScalar}) {
+    if (s.busy[static_cast<int>(e)] < s.busy[static_cast<int>(store_stream)]) store_stream = e;
+  }
+  // GpSimd issues software descriptors (gather, scatter) on queues of its own.
+  constexpr int kLoadQueues = 6, kStoreQueues = 6, kSoftwareQueues = 4;
+  int next_load = 0, next_store = 0, next_software = 0;
+  for (Instruction& i : program.code) {
+    if (!i.is_dma()) continue;
+    if (i.opcode == Opcode::kDmaGather || i.opcode == Opcode::kDmaScatter) {
+      i.engine = Engine::kGpSimd;
+      i.queue = static_cast<uint8_t>(kLoadQueues + kStoreQueues + next_software);
+      next_software = (next_software + 1) % kSoftwareQueues;
+    } else if (is_load(i)) {
+      i.engine = Engine::kSync;
+      i.queue = static_cast<uint8_t>(next_load);
+      next_load = (next_load + 1) % kLoadQueues;
+    } else {
+      i.engine = store_stream;
+      i.queue = static_cast<uint8_t>(kLoadQueues + next_store);
+      next_store = (next_store + 1) % kStoreQueues;
+    }
+  }
+
+  // Activation tables: a load wherever the resident set changes.
+  int resident = -1;
+  std::vector<Instruction> loads;
+  std::vector<size_t> places;
+  for (size_t k = 0; k < program.code.size(); ++k) {
+    const Instruction& i = program.code[k];
+    if (i.opcode != Opcode::kActivation || i.engine != Engine::kScalar) continue;
+    int set = isa::act_table_set(i.func);
+    if (set == resident) continue;
+    resident = set;
+    Instruction load;
+    load.opcode = Opcode::kActTableLoad;
+    load.engine = Engine::kScalar;
+    load.func = i.func;
+    load.location = i.location;
+    loads.push_back(load);
+    places.push_back(k);
+  }
+  if (loads.empty()) return;
+  std::vector<Instruction> code;
+  code.reserve(program.code.size() + loads.size());
+  size_t next = 0;
+  for (size_t k = 0; k < program.code.size(); ++k) {
+    if (next < places.size() && places[next] == k) code.push_back(std::move(loads[next++]));
+    code.push_back(std::move(program.code[k]));
+  }
+  program.code = std::move(code);
+}
+
+}  // namespace trnsim::compiler

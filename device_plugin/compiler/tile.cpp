@@ -1,0 +1,464 @@
+#include "device_plugin/compiler/tile.h"
+
+#include <algorithm>
+#include <map>
+#include <sstream>
+
+#include "device_plugin/compiler/backend.h"
+#include "device_plugin/compiler/error.h"
+
+namespace trnsim::compiler {
+
+using isa::Instruction;
+using isa::Opcode;
+using isa::Space;
+
+namespace {
+
+std::string shape_text(const Access& a) {
+  std::string s = "[";
+  if (a.space != Space::kHbm) s += std::to_string(a.num_partitions) + (a.num_dims ? ", " : "");
+  for (int i = 0; i < a.num_dims; ++i) s += (i ? ", " : "") + std::to_string(a.size[i]);
+  return s + "]";
+}
+
+void set_row_major(Access& a, const std::vector<int64_t>& dims) {
+  int64_t step = 1;
+  a.num_dims = static_cast<uint8_t>(dims.size());
+  for (int i = static_cast<int>(dims.size()) - 1; i >= 0; --i) {
+    a.size[i] = static_cast<uint32_t>(dims[i]);
+    a.step[i] = step;
+    step *= dims[i];
+  }
+}
+
+void check_tile(const char* what, int partitions, const std::vector<int64_t>& dims) {
+  if (partitions < 1 || partitions > isa::kMaxPartitions) {
+    throw_internal(std::string(what) + " tile with " + std::to_string(partitions) + " partitions (1 to 128)");
+  }
+  if (dims.size() > 4) {
+    throw_internal(std::string(what) + " tile with " + std::to_string(dims.size()) + " free dims (at most 4)");
+  }
+  for (int64_t d : dims) {
+    if (d < 1) throw_internal(std::string(what) + " tile with an empty dim");
+  }
+}
+
+}  // namespace
+
+struct TileBuilder::Impl {
+  TileProgram tiles;
+  uint32_t location = 0;
+  std::map<std::pair<int, Dtype>, Access> params;
+  int params_tensor = -1;
+  std::vector<uint32_t> writes;  // per tile: how often it was written
+  Access stationary;             // in the tensor engine now, valid while stationary_writes matches
+  uint32_t stationary_writes = 0;
+
+  Access new_tile(Space space, int partitions, const std::vector<int64_t>& dims, Dtype dtype) {
+    Access a;
+    a.space = space;
+    a.dtype = dtype;
+    a.num_partitions = static_cast<uint16_t>(partitions);
+    a.tensor = static_cast<uint32_t>(tiles.tiles.size());
+    set_row_major(a, dims);
+    int64_t bytes = static_cast<int64_t>(isa::dtype_bytes(dtype));
+    for (int64_t d : dims) bytes *= d;
+    tiles.tiles.push_back({space, partitions, bytes, dtype, dims});
+    writes.push_back(0);
+    return a;
+  }
+};
+
+TileBuilder::TileBuilder(std::string name, TileOptions options) : impl_(std::make_unique<Impl>()) {
+  impl_->tiles.program.name = std::move(name);
+  impl_->tiles.program.target = options.target;
+  impl_->tiles.options = std::move(options);
+}
+TileBuilder::~TileBuilder() = default;
+
+Access TileBuilder::tensor(const std::string& name, isa::TensorKind kind, Dtype dtype, std::vector<int64_t> shape,
+                           uint64_t bytes, std::vector<uint8_t> constant) {
+  auto& tensors = impl_->tiles.program.tensors;
+  for (const auto& t : tensors) {
+    if (t.name == name) throw_internal("tensor '" + name + "' declared twice");
+  }
+  uint64_t dense = isa::dtype_bytes(dtype);
+  for (int64_t d : shape) dense *= static_cast<uint64_t>(d);
+  Access a;
+  a.space = Space::kHbm;
+  a.dtype = dtype;
+  a.tensor = static_cast<uint32_t>(tensors.size());
+  std::vector<int64_t> folded = shape;
+  while (folded.size() > isa::kMaxDims) {
+    folded[1] *= folded[0];
+    folded.erase(folded.begin());
+  }
+  set_row_major(a, folded);
+  if (name == "params") impl_->params_tensor = static_cast<int>(tensors.size());
+  tensors.push_back({name, kind, dtype, std::move(shape), bytes ? bytes : dense, std::move(constant)});
+  impl_->tiles.alias_group.push_back(a.tensor);
+  return a;
+}
+
+void TileBuilder::alias(const Access& a, const Access& b) {
+  auto& group = impl_->tiles.alias_group;
+  uint32_t from = group.at(b.tensor), to = group.at(a.tensor);
+  for (uint32_t& g : group) {
+    if (g == from) g = to;
+  }
+}
+
+Access TileBuilder::sbuf(int partitions, std::vector<int64_t> dims, Dtype dtype) {
+  check_tile("SBUF", partitions, dims);
+  if (dtype == Dtype::kI64 || dtype == Dtype::kF64) throw_internal("SBUF tile of a 64-bit dtype");
+  return impl_->new_tile(Space::kSbuf, partitions, dims, dtype);
+}
+
+Access TileBuilder::psum(int partitions, std::vector<int64_t> dims, Dtype dtype) {
+  check_tile("PSUM", partitions, dims);
+  Access a = impl_->new_tile(Space::kPsum, partitions, dims, dtype);
+  if (impl_->tiles.tiles.back().bytes > isa::kPsumBankBytes) {
+    throw_internal("PSUM tile of " + std::to_string(impl_->tiles.tiles.back().bytes) +
+                   " bytes per partition (one bank holds 2048)");
+  }
+  return a;
+}
+
+ScalarOperand TileBuilder::param(int slot, Dtype dtype) {
+  if (isa::dtype_bytes(dtype) != 4) throw_internal("run-time parameters have 4 bytes");
+  auto [it, fresh] = impl_->params.try_emplace({slot, dtype});
+  if (fresh) {
+    if (impl_->params_tensor < 0) tensor("params", isa::TensorKind::kInput, Dtype::kI32, {slot + 1});
+    auto& decl = impl_->tiles.program.tensors[impl_->params_tensor];
+    if (decl.bytes < static_cast<uint64_t>(slot + 1) * 4) {
+      decl.bytes = static_cast<uint64_t>(slot + 1) * 4;
+      decl.shape = {slot + 1};
+    }
+    Access src;
+    src.space = Space::kHbm;
+    src.dtype = dtype;
+    src.tensor = static_cast<uint32_t>(impl_->params_tensor);
+    src.offset = 4 * static_cast<int64_t>(slot);
+    src.num_dims = 1;
+    src.size[0] = isa::kMaxPartitions;
+    src.step[0] = 0;
+    Access column = sbuf(isa::kMaxPartitions, {1}, dtype);
+    load(column, src);
+    it->second = column;
+  }
+  return column(it->second);
+}
+
+ScalarOperand TileBuilder::imm(float v) {
+  ScalarOperand s;
+  s.kind = ScalarOperand::Kind::kImmediate;
+  s.value = v;
+  return s;
+}
+
+ScalarOperand TileBuilder::column(const Access& sbuf_column) {
+  ScalarOperand s;
+  s.kind = ScalarOperand::Kind::kPointer;
+  s.pointer = sbuf_column;
+  return s;
+}
+
+Instruction& TileBuilder::emit(Instruction instruction) {
+  Impl& m = *impl_;
+  instruction.location = m.location;
+  // A column made for 128 partitions serves instructions on fewer.
+  int partitions = instruction.dst.space == Space::kHbm ? 0 : instruction.dst.num_partitions;
+  for (ScalarOperand* s : {&instruction.imm0, &instruction.imm1}) {
+    if (s->kind == ScalarOperand::Kind::kPointer && s->pointer.num_partitions > partitions && partitions > 0) {
+      s->pointer.num_partitions = static_cast<uint16_t>(partitions);
+    }
+  }
+  Operand operands[6];
+  int n = list_operands(instruction, operands);
+  for (int i = 0; i < n; ++i) {
+    const Access& a = *operands[i].access;
+    if (a.space == Space::kHbm) {
+      if (a.tensor >= m.tiles.program.tensors.size()) throw_internal("access to an undeclared tensor");
+      continue;
+    }
+    if (a.tensor >= m.tiles.tiles.size()) throw_internal("access to an unknown tile");
+    if (a.num_dims > 4) throw_internal("SBUF/PSUM access with more than 4 free dims");
+    if (operands[i].write) ++m.writes[a.tensor];
+  }
+  if (instruction.opcode == Opcode::kTranspose && instruction.engine == Engine::kTensor) m.stationary = {};
+  m.tiles.code.push_back(std::move(instruction));
+  return m.tiles.code.back();
+}
+
+// ---- data movement -----------------------------------------------------------------------------------------------
+
+void TileBuilder::dma(const Access& dst, const Access& src) {
+  if (dst.elements() != src.elements()) {
+    throw_internal("DMA from " + shape_text(src) + " to " + shape_text(dst) + ": element counts differ");
+  }
+  Instruction i;
+  i.opcode = Opcode::kDmaCopy;
+  i.engine = Engine::kSync;
+  i.dst = dst;
+  i.src0 = src;
+  emit(std::move(i));
+}
+void TileBuilder::load(const Access& dst_sbuf, const Access& src_hbm) { dma(dst_sbuf, src_hbm); }
+void TileBuilder::store(const Access& dst_hbm, const Access& src_sbuf) { dma(dst_hbm, src_sbuf); }
+
+void TileBuilder::gather(const Access& dst_sbuf, const Access& src_hbm_rows, const Access& index_sbuf) {
+  Instruction i;
+  i.opcode = Opcode::kDmaGather;
+  i.engine = Engine::kGpSimd;  // software descriptors
+  i.dge = isa::DgeMode::kSoftware;
+  i.dst = dst_sbuf;
+  i.src0 = src_hbm_rows;
+  i.src1 = index_sbuf;
+  emit(std::move(i));
+}
+
+void TileBuilder::scatter(const Access& dst_hbm_rows, const Access& src_sbuf, const Access& index_sbuf,
+                          bool accumulate) {
+  Instruction i;
+  i.opcode = Opcode::kDmaScatter;
+  i.engine = Engine::kGpSimd;
+  i.dge = isa::DgeMode::kSoftware;
+  i.op0 = accumulate ? AluOp::kAdd : AluOp::kNone;
+  i.dst = dst_hbm_rows;
+  i.src0 = src_sbuf;
+  i.src1 = index_sbuf;
+  emit(std::move(i));
+}
+
+// ---- compute -----------------------------------------------------------------------------------------------------
+
+namespace {
+Instruction make(Opcode opcode, Engine engine, const Access& dst, const Access& src0 = {}, const Access& src1 = {}) {
+  Instruction i;
+  i.opcode = opcode;
+  i.engine = engine;
+  i.dst = dst;
+  i.src0 = src0;
+  i.src1 = src1;
+  return i;
+}
+}  // namespace
+
+void TileBuilder::copy(const Access& dst, const Access& src) {
+  emit(make(Opcode::kCopy, Engine::kVector, dst, src));
+}
+
+void TileBuilder::memset(const Access& dst, float value) {
+  Instruction i = make(Opcode::kMemset, Engine::kVector, dst);
+  i.imm0 = imm(value);
+  emit(std::move(i));
+}
+
+void TileBuilder::iota(const Access& dst, const isa::AffinePattern& pattern) {
+  Instruction i = make(Opcode::kIota, Engine::kGpSimd, dst);
+  i.pattern = pattern;
+  emit(std::move(i));
+}
+
+void TileBuilder::affine_select(const Access& dst, const Access& src, const isa::AffinePattern& pattern, AluOp cmp,
+                                float fill) {
+  Instruction i = make(Opcode::kAffineSelect, Engine::kGpSimd, dst, src);
+  i.pattern = pattern;
+  i.op0 = cmp;
+  i.imm0 = imm(fill);
+  emit(std::move(i));
+}
+
+void TileBuilder::tensor_tensor(const Access& dst, const Access& a, const Access& b, AluOp op) {
+  Instruction i = make(Opcode::kTensorTensor, Engine::kVector, dst, a, b);
+  i.op0 = op;
+  emit(std::move(i));
+}
+
+void TileBuilder::tensor_scalar(const Access& dst, const Access& a, AluOp op0, const ScalarOperand& s0, AluOp op1,
+                                const ScalarOperand& s1, bool reverse0, bool reverse1) {
+  Instruction i = make(Opcode::kTensorScalar, Engine::kVector, dst, a);
+  i.op0 = op0;
+  i.op1 = op1;
+  i.imm0 = s0;
+  i.imm1 = s1;
+  if (reverse0) i.flags |= isa::kFlagReverse0;
+  if (reverse1) i.flags |= isa::kFlagReverse1;
+  emit(std::move(i));
+}
+
+void TileBuilder::scalar_tensor_tensor(const Access& dst, const Access& a, AluOp op0, const ScalarOperand& s0,
+                                       AluOp op1, const Access& b) {
+  Instruction i = make(Opcode::kScalarTensorTensor, Engine::kVector, dst, a, b);
+  i.op0 = op0;
+  i.op1 = op1;
+  i.imm0 = s0;
+  emit(std::move(i));
+}
+
+void TileBuilder::activation(const Access& dst, const Access& src, ActFunc func, const ScalarOperand& scale,
+                             const ScalarOperand& bias, const Access* row_sum) {
+  Instruction i = make(Opcode::kActivation, Engine::kScalar, dst, src);
+  i.func = func;
+  i.imm0 = scale.kind == ScalarOperand::Kind::kNone ? imm(1.0f) : scale;
+  i.imm1 = bias.kind == ScalarOperand::Kind::kNone ? imm(0.0f) : bias;
+  if (row_sum) {
+    i.aux = *row_sum;
+    i.flags |= isa::kFlagAccumulate;
+  }
+  emit(std::move(i));
+}
+
+void TileBuilder::reciprocal(const Access& dst, const Access& src) {
+  emit(make(Opcode::kReciprocal, Engine::kVector, dst, src));
+}
+
+void TileBuilder::copy_predicated(const Access& dst, const Access& src, const Access& predicate) {
+  emit(make(Opcode::kCopyPredicated, Engine::kVector, dst, src, predicate));
+}
+
+void TileBuilder::reduce(const Access& dst, const Access& src, AluOp op, int trailing_dims) {
+  Instruction i = make(Opcode::kTensorReduce, Engine::kVector, dst, src);
+  i.op0 = op;
+  i.reduce_dims = static_cast<uint8_t>(trailing_dims);
+  emit(std::move(i));
+}
+
+void TileBuilder::partition_reduce(const Access& dst, const Access& src, AluOp op) {
+  Instruction i = make(Opcode::kPartitionReduce, Engine::kGpSimd, dst, src);
+  i.op0 = op;
+  emit(std::move(i));
+}
+
+void TileBuilder::scan(const Access& dst, const Access& a, const Access& b, AluOp op0, AluOp op1,
+                       const ScalarOperand& initial) {
+  Instruction i = make(Opcode::kTensorTensorScan, Engine::kVector, dst, a, b);
+  i.op0 = op0;
+  i.op1 = op1;
+  i.imm0 = initial;
+  emit(std::move(i));
+}
+
+void TileBuilder::bn_stats(const Access& dst, const Access& src) {
+  emit(make(Opcode::kBnStats, Engine::kVector, dst, src));
+}
+void TileBuilder::bn_aggr(const Access& dst, const Access& src) {
+  emit(make(Opcode::kBnAggr, Engine::kVector, dst, src));
+}
+void TileBuilder::max8(const Access& dst, const Access& src) {
+  emit(make(Opcode::kMax8, Engine::kVector, dst, src));
+}
+void TileBuilder::max_index8(const Access& dst, const Access& src, const Access& values) {
+  emit(make(Opcode::kMaxIndex8, Engine::kVector, dst, src, values));
+}
+void TileBuilder::match_replace8(const Access& dst, const Access& src, const Access& values, float replacement) {
+  Instruction i = make(Opcode::kMatchReplace8, Engine::kVector, dst, src, values);
+  i.imm0 = imm(replacement);
+  emit(std::move(i));
+}
+
+void TileBuilder::philox(const Access& dst, const Access& state, int64_t base) {
+  Instruction i = make(Opcode::kPhilox, Engine::kGpSimd, dst, state);
+  i.pattern.base = base;
+  emit(std::move(i));
+}
+
+void TileBuilder::matmul(const Access& dst_psum, const Access& stationary, const Access& moving, bool accumulate) {
+  Impl& m = *impl_;
+  // The weights stay in the array until another load or a transpose replaces them.
+  bool resident = m.stationary.present() && m.stationary == stationary &&
+                  m.writes.at(stationary.tensor) == m.stationary_writes;
+  if (!resident) {
+    Instruction ls;
+    ls.opcode = Opcode::kLoadStationary;
+    ls.engine = Engine::kTensor;
+    ls.src0 = stationary;
+    emit(std::move(ls));
+    m.stationary = stationary;
+    m.stationary_writes = m.writes[stationary.tensor];
+  }
+  Instruction mm = make(Opcode::kMultiplyMoving, Engine::kTensor, dst_psum, moving);
+  if (accumulate) mm.flags |= isa::kFlagAccumulate;
+  emit(std::move(mm));
+}
+
+void TileBuilder::transpose(const Access& dst, const Access& src) {
+  emit(make(Opcode::kTranspose, dst.space == Space::kPsum ? Engine::kTensor : Engine::kVector, dst, src));
+}
+
+// ---- program -----------------------------------------------------------------------------------------------------
+
+void TileBuilder::set_location(const std::string& file, int line, const std::string& what) {
+  auto& locations = impl_->tiles.program.locations;
+  const auto& last = locations.back();
+  if (last.file != file || last.line != line || last.what != what) locations.push_back({file, line, what});
+  impl_->location = static_cast<uint32_t>(locations.size() - 1);
+}
+void TileBuilder::note(const std::string& key, const std::string& value) {
+  impl_->tiles.program.notes.emplace_back(key, value);
+}
+void TileBuilder::add_work(uint64_t flops, uint64_t hbm_bytes) {
+  impl_->tiles.program.flops += flops;
+  impl_->tiles.program.hbm_bytes += hbm_bytes;
+}
+
+isa::Program TileBuilder::finish() {
+  TileProgram tiles = std::move(impl_->tiles);
+  impl_ = std::make_unique<Impl>();
+  return run_back_half(std::move(tiles));
+}
+
+// ---- access helpers ----------------------------------------------------------------------------------------------
+
+Access slice(const Access& a, int dim, int64_t begin, int64_t count) {
+  if (dim < 0 || dim >= a.num_dims || begin < 0 || count < 1 || begin + count > static_cast<int64_t>(a.size[dim])) {
+    throw_internal("slice [" + std::to_string(begin) + ", +" + std::to_string(count) + ") of dim " +
+                   std::to_string(dim) + " of " + shape_text(a));
+  }
+  Access r = a;
+  r.offset += begin * a.step[dim] * static_cast<int64_t>(isa::dtype_bytes(a.dtype));
+  r.size[dim] = static_cast<uint32_t>(count);
+  return r;
+}
+
+Access slice_partitions(const Access& a, int begin, int count) {
+  if (a.space == Space::kHbm || begin < 0 || count < 1 || begin + count > a.num_partitions) {
+    throw_internal("partition slice [" + std::to_string(begin) + ", +" + std::to_string(count) + ") of " +
+                   shape_text(a));
+  }
+  Access r = a;
+  r.start_partition = static_cast<uint16_t>(a.start_partition + begin);
+  r.num_partitions = static_cast<uint16_t>(count);
+  return r;
+}
+
+Access reshape(const Access& a, std::vector<int64_t> dims) {
+  int64_t n = 1;
+  for (int64_t d : dims) n *= d;
+  size_t limit = a.space == Space::kHbm ? 5 : 4;
+  if (!a.contiguous() || n != a.free_elements() || dims.size() > limit) {
+    throw_internal("reshape of " + shape_text(a) + ": needs a dense access, equal element counts and few dims");
+  }
+  Access r = a;
+  r.step = {};
+  r.size = {};
+  set_row_major(r, dims);
+  return r;
+}
+
+Access broadcast(const Access& a, int dim, int64_t count) {
+  Access r = a;
+  int limit = a.space == Space::kHbm ? 5 : 4;
+  if (dim == a.num_dims) {
+    if (dim >= limit) throw_internal("broadcast of " + shape_text(a) + ": no room for one more dim");
+    ++r.num_dims;
+  } else if (dim < 0 || dim > a.num_dims || a.size[dim] != 1) {
+    throw_internal("broadcast of dim " + std::to_string(dim) + " of " + shape_text(a) + ": its size must be 1");
+  }
+  r.size[dim] = static_cast<uint32_t>(count);
+  r.step[dim] = 0;
+  return r;
+}
+
+}  // namespace trnsim::compiler
