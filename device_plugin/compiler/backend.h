@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "device_plugin/compiler/tile.h"
@@ -18,10 +19,11 @@ struct TileInfo {
 };
 
 struct TileProgram {
-  isa::Program program;                // everything but the streams
+  isa::Program program;  // everything but the streams
   std::vector<TileInfo> tiles;
-  std::vector<isa::Instruction> code;  // program order; SBUF/PSUM accesses name tiles; DMA queues not chosen yet
-  std::vector<uint32_t> alias_group;   // per program tensor: tensors that may share memory have equal numbers
+  std::vector<isa::Instruction>
+      code;  // program order; SBUF/PSUM accesses name tiles; DMA queues not chosen yet
+  std::vector<uint32_t> alias_group;  // per program tensor: tensors that may share memory have equal numbers
   TileOptions options;
 };
 
@@ -29,11 +31,12 @@ constexpr int kNumProcs = isa::kNumEngines + isa::kNumDmaQueues;  // things that
 
 // Passes, in this order. Each reads and rewrites `TileProgram::code`.
 
-// Engine of every compute instruction, by earliest estimated finish among the engines that may run it; issuing engine
-// and queue of every DMA; activation-table loads.
+// Engine of every compute instruction, by earliest estimated finish among the engines that may run it;
+// issuing engine and queue of every DMA; activation-table loads.
 void choose_engines(TileProgram& tiles);
 
-// Places of the tiles. `offset[t]`: byte offset per partition. `replaced[t]`: tiles whose space tile t took over.
+// Places of the tiles. `offset[t]`: byte offset per partition. `replaced[t]`: tiles whose space tile t took
+// over.
 struct Allocation {
   std::vector<int64_t> offset;
   std::vector<std::vector<uint32_t>> replaced;
@@ -45,6 +48,8 @@ Allocation allocate_tiles(const TileProgram& tiles);
 isa::Program build_streams(TileProgram&& tiles, const Allocation& allocation);
 
 isa::Program run_back_half(TileProgram&& tiles);
+
+std::string tile_program_text(const TileProgram& tiles);
 
 // All operand accesses of an instruction, also the pointers of scalar operands.
 struct Operand {

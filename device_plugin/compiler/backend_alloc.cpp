@@ -1,6 +1,7 @@
-// SBUF and PSUM space. Tiles live from their first to their last use in program order. Next-fit: every tile is placed
-// after the previous one, wrapping around, so that the tiles of successive loop iterations land in different places
-// and loads run ahead of the computation (double buffering and more) without any further planning.
+// SBUF and PSUM space. Tiles live from their first to their last use in program order. Next-fit: every tile
+// is placed after the previous one, wrapping around, so that the tiles of successive loop iterations land in
+// different places and loads run ahead of the computation (double buffering and more) without any further
+// planning.
 #include <algorithm>
 #include <map>
 
@@ -107,8 +108,8 @@ class Arena {
   }
 
   int64_t capacity_, bank_, cursor_ = 0, high_water_ = 0;
-  std::map<int64_t, int64_t> free_;    // begin -> end
-  std::map<int64_t, Owner> owners_;    // begin -> end, tile
+  std::map<int64_t, int64_t> free_;  // begin -> end
+  std::map<int64_t, Owner> owners_;  // begin -> end, tile
 };
 
 struct Lifetime {
@@ -185,9 +186,9 @@ Allocation allocate_tiles(const TileProgram& program) {
       live += program.tiles[t].bytes;
     }
   }
-  throw_unsupported(std::string(psum ? "PSUM" : "SBUF") + " is full: a tile of " + std::to_string(info.bytes) +
-                    " bytes per partition does not fit; " + std::to_string(live) +
-                    " bytes are live at that point, the limit is " +
+  throw_unsupported(std::string(psum ? "PSUM" : "SBUF") + " is full: a tile of " +
+                    std::to_string(info.bytes) + " bytes per partition does not fit; " +
+                    std::to_string(live) + " bytes are live at that point, the limit is " +
                     std::to_string(psum ? kPsumBytes : program.options.sbuf_bytes_per_partition) +
                     " bytes per partition; smaller tiles are needed");
 }

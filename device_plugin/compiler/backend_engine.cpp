@@ -1,9 +1,9 @@
 // Engine, DMA queue and issuing stream of every instruction.
 //
-// Several engines can run the same elementwise instruction. The choice is a list scheduling in program order: every
-// tile carries the estimated time at which its contents are ready and the engine that made them, and an instruction
-// goes to the engine with the earliest estimated finish. Handing a tile to another engine costs a semaphore round
-// trip, so a short chain stays on one engine and independent work spreads out.
+// Several engines can run the same elementwise instruction. The choice is a list scheduling in program order:
+// every tile carries the estimated time at which its contents are ready and the engine that made them, and an
+// instruction goes to the engine with the earliest estimated finish. Handing a tile to another engine costs a
+// semaphore round trip, so a short chain stays on one engine and independent work spreads out.
 #include <algorithm>
 #include <array>
 
@@ -152,7 +152,8 @@ struct Scheduler {
     double best_finish = 0;
     for (int k = 0; k < legal.count; ++k) {
       Engine e = legal.list[k];
-      double finish = std::max(engine_free[static_cast<int>(e)], operands_ready(i, e)) + compute_cost_ns(i, e);
+      double finish =
+          std::max(engine_free[static_cast<int>(e)], operands_ready(i, e)) + compute_cost_ns(i, e);
       if (k == 0 || finish < best_finish) {
         best = e;
         best_finish = finish;
@@ -188,8 +189,9 @@ void choose_engines(TileProgram& program) {
     s.retire(i, static_cast<int8_t>(Engine::kSync), start + dma_cost_ns(i));
   }
 
-  // Loads go out on the Sync stream. A store waits for its data, so it goes out on the least busy other stream where
-  // it does not hold up later loads. One queue belongs to one issuing stream, which keeps its counter in order.
+  // Loads go out on the Sync stream. A store waits for its data, so it goes out on the least busy other
+  // stream where it does not hold up later loads. One queue belongs to one issuing stream, which keeps its
+  // counter in order.
   Engine store_stream = Engine::kGpSimd;
   for (Engine e : {Engine::kScalar}) {
     if (s.busy[static_cast<int>(e)] < s.busy[static_cast<int>(store_stream)]) store_stream = e;

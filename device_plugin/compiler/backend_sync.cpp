@@ -1,13 +1,13 @@
 // Dependencies, semaphores and streams.
 //
-// Every engine and every DMA queue completes its work in order and counts it in one semaphore, so "instruction n of
-// engine E is done" is one compare. For each instruction we find the latest conflicting access of every other
-// engine and queue, drop what the issuing engine already knows (directly, or because something it waited for had
-// waited in turn), and turn the rest into waits.
+// Every engine and every DMA queue completes its work in order and counts it in one semaphore, so
+// "instruction n of engine E is done" is one compare. For each instruction we find the latest conflicting
+// access of every other engine and queue, drop what the issuing engine already knows (directly, or because
+// something it waited for had waited in turn), and turn the rest into waits.
 //
-// Conflicts are looked up per tile (SBUF, PSUM) or per HBM tensor, not per byte: a tile that takes over the space of
-// older tiles inherits all their accesses as one set, and inside a tile or tensor a short list of recent access
-// regions is kept. Both keep the analysis near linear in the number of instructions.
+// Conflicts are looked up per tile (SBUF, PSUM) or per HBM tensor, not per byte: a tile that takes over the
+// space of older tiles inherits all their accesses as one set, and inside a tile or tensor a short list of
+// recent access regions is kept. Both keep the analysis near linear in the number of instructions.
 #include <algorithm>
 #include <array>
 
@@ -24,7 +24,8 @@ namespace {
 
 using Clock = std::array<int32_t, kNumProcs>;
 
-// The bytes an access touches: a run of `run` bytes repeated in a box of strides (bytes, descending, positive).
+// The bytes an access touches: a run of `run` bytes repeated in a box of strides (bytes, descending,
+// positive).
 struct Region {
   int64_t lo = 0, hi = 0, run = 0;
   uint16_t first_partition = 0, end_partition = 1;
@@ -83,8 +84,8 @@ bool covers(const Region& outer, const Region& inner) {
          outer.first_partition <= inner.first_partition && inner.end_partition <= outer.end_partition;
 }
 
-// Two boxes over the same strides are disjoint when, written in mixed radix over the strides, some digit ranges are.
-// Returns false (may overlap) where the radix is not unique.
+// Two boxes over the same strides are disjoint when, written in mixed radix over the strides, some digit
+// ranges are. Returns false (may overlap) where the radix is not unique.
 bool boxes_disjoint(const Region& a, const Region& b) {
   std::array<int64_t, 2 * isa::kMaxDims> stride;
   std::array<int64_t, 2 * isa::kMaxDims> size_a, size_b;
@@ -261,7 +262,8 @@ class Analysis {
     clocks_[proc].push_back(done);
     waited_[proc].push_back(0);
 
-    for (int j = 0; j < n; ++j) record(resource(*operands[j].access), regions[j], proc, ordinal, operands[j].write);
+    for (int j = 0; j < n; ++j)
+      record(resource(*operands[j].access), regions[j], proc, ordinal, operands[j].write);
     return ordinal;
   }
 
@@ -326,12 +328,13 @@ class Analysis {
   isa::SemWait semaphore_wait(const PendingWait& w) const {
     isa::SemWait s;
     s.semaphore = semaphore_of(w.proc);
-    s.value = w.proc >= isa::kNumEngines ? w.ordinal * isa::kDmaCompletionIncrement : waited_[w.proc][w.ordinal];
+    s.value =
+        w.proc >= isa::kNumEngines ? w.ordinal * isa::kDmaCompletionIncrement : waited_[w.proc][w.ordinal];
     return s;
   }
 
-  void put_waits(std::vector<Instruction>& stream, Engine engine, const std::vector<PendingWait>& waits, size_t keep,
-                 uint32_t location) const {
+  void put_waits(std::vector<Instruction>& stream, Engine engine, const std::vector<PendingWait>& waits,
+                 size_t keep, uint32_t location) const {
     // All but the last `keep` waits go to instructions of their own.
     size_t extra = waits.size() > keep ? waits.size() - keep : 0;
     for (size_t w = 0; w < extra; w += 2) {
@@ -339,7 +342,8 @@ class Analysis {
       s.opcode = Opcode::kSemaphore;
       s.engine = engine;
       s.location = location;
-      for (size_t j = w; j < std::min(w + 2, extra); ++j) s.sync.waits[s.sync.num_waits++] = semaphore_wait(waits[j]);
+      for (size_t j = w; j < std::min(w + 2, extra); ++j)
+        s.sync.waits[s.sync.num_waits++] = semaphore_wait(waits[j]);
       stream.push_back(std::move(s));
     }
   }
@@ -394,7 +398,8 @@ class Analysis {
   TileProgram& program_;
   const Allocation& allocation_;
   std::vector<Resource> tiles_, tensors_;
-  std::vector<std::vector<Clock>> clocks_;     // per proc and ordinal: what is done once that instruction is done
+  std::vector<std::vector<Clock>>
+      clocks_;  // per proc and ordinal: what is done once that instruction is done
   std::vector<std::vector<int32_t>> waited_;   // per proc and ordinal: somebody waits for it
   std::array<Clock, isa::kNumEngines> known_;  // per issuing engine: what it has waited for
   std::vector<std::vector<PendingWait>> waits_;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <sstream>
 
 #include "device_plugin/compiler/backend.h"
 #include "device_plugin/compiler/error.h"
@@ -37,7 +36,8 @@ void check_tile(const char* what, int partitions, const std::vector<int64_t>& di
     throw_internal(std::string(what) + " tile with " + std::to_string(partitions) + " partitions (1 to 128)");
   }
   if (dims.size() > 4) {
-    throw_internal(std::string(what) + " tile with " + std::to_string(dims.size()) + " free dims (at most 4)");
+    throw_internal(std::string(what) + " tile with " + std::to_string(dims.size()) +
+                   " free dims (at most 4)");
   }
   for (int64_t d : dims) {
     if (d < 1) throw_internal(std::string(what) + " tile with an empty dim");
@@ -77,8 +77,8 @@ TileBuilder::TileBuilder(std::string name, TileOptions options) : impl_(std::mak
 }
 TileBuilder::~TileBuilder() = default;
 
-Access TileBuilder::tensor(const std::string& name, isa::TensorKind kind, Dtype dtype, std::vector<int64_t> shape,
-                           uint64_t bytes, std::vector<uint8_t> constant) {
+Access TileBuilder::tensor(const std::string& name, isa::TensorKind kind, Dtype dtype,
+                           std::vector<int64_t> shape, uint64_t bytes, std::vector<uint8_t> constant) {
   auto& tensors = impl_->tiles.program.tensors;
   for (const auto& t : tensors) {
     if (t.name == name) throw_internal("tensor '" + name + "' declared twice");
@@ -170,7 +170,8 @@ Instruction& TileBuilder::emit(Instruction instruction) {
   // A column made for 128 partitions serves instructions on fewer.
   int partitions = instruction.dst.space == Space::kHbm ? 0 : instruction.dst.num_partitions;
   for (ScalarOperand* s : {&instruction.imm0, &instruction.imm1}) {
-    if (s->kind == ScalarOperand::Kind::kPointer && s->pointer.num_partitions > partitions && partitions > 0) {
+    if (s->kind == ScalarOperand::Kind::kPointer && s->pointer.num_partitions > partitions &&
+        partitions > 0) {
       s->pointer.num_partitions = static_cast<uint16_t>(partitions);
     }
   }
@@ -191,7 +192,8 @@ Instruction& TileBuilder::emit(Instruction instruction) {
   return m.tiles.code.back();
 }
 
-// ---- data movement -----------------------------------------------------------------------------------------------
+// ---- data movement
+// -----------------------------------------------------------------------------------------------
 
 void TileBuilder::dma(const Access& dst, const Access& src) {
   if (dst.elements() != src.elements()) {
@@ -231,10 +233,12 @@ void TileBuilder::scatter(const Access& dst_hbm_rows, const Access& src_sbuf, co
   emit(std::move(i));
 }
 
-// ---- compute -----------------------------------------------------------------------------------------------------
+// ---- compute
+// -----------------------------------------------------------------------------------------------------
 
 namespace {
-Instruction make(Opcode opcode, Engine engine, const Access& dst, const Access& src0 = {}, const Access& src1 = {}) {
+Instruction make(Opcode opcode, Engine engine, const Access& dst, const Access& src0 = {},
+                 const Access& src1 = {}) {
   Instruction i;
   i.opcode = opcode;
   i.engine = engine;
@@ -261,8 +265,8 @@ void TileBuilder::iota(const Access& dst, const isa::AffinePattern& pattern) {
   emit(std::move(i));
 }
 
-void TileBuilder::affine_select(const Access& dst, const Access& src, const isa::AffinePattern& pattern, AluOp cmp,
-                                float fill) {
+void TileBuilder::affine_select(const Access& dst, const Access& src, const isa::AffinePattern& pattern,
+                                AluOp cmp, float fill) {
   Instruction i = make(Opcode::kAffineSelect, Engine::kGpSimd, dst, src);
   i.pattern = pattern;
   i.op0 = cmp;
@@ -276,8 +280,8 @@ void TileBuilder::tensor_tensor(const Access& dst, const Access& a, const Access
   emit(std::move(i));
 }
 
-void TileBuilder::tensor_scalar(const Access& dst, const Access& a, AluOp op0, const ScalarOperand& s0, AluOp op1,
-                                const ScalarOperand& s1, bool reverse0, bool reverse1) {
+void TileBuilder::tensor_scalar(const Access& dst, const Access& a, AluOp op0, const ScalarOperand& s0,
+                                AluOp op1, const ScalarOperand& s1, bool reverse0, bool reverse1) {
   Instruction i = make(Opcode::kTensorScalar, Engine::kVector, dst, a);
   i.op0 = op0;
   i.op1 = op1;
@@ -352,7 +356,8 @@ void TileBuilder::max8(const Access& dst, const Access& src) {
 void TileBuilder::max_index8(const Access& dst, const Access& src, const Access& values) {
   emit(make(Opcode::kMaxIndex8, Engine::kVector, dst, src, values));
 }
-void TileBuilder::match_replace8(const Access& dst, const Access& src, const Access& values, float replacement) {
+void TileBuilder::match_replace8(const Access& dst, const Access& src, const Access& values,
+                                 float replacement) {
   Instruction i = make(Opcode::kMatchReplace8, Engine::kVector, dst, src, values);
   i.imm0 = imm(replacement);
   emit(std::move(i));
@@ -364,7 +369,8 @@ void TileBuilder::philox(const Access& dst, const Access& state, int64_t base) {
   emit(std::move(i));
 }
 
-void TileBuilder::matmul(const Access& dst_psum, const Access& stationary, const Access& moving, bool accumulate) {
+void TileBuilder::matmul(const Access& dst_psum, const Access& stationary, const Access& moving,
+                         bool accumulate) {
   Impl& m = *impl_;
   // The weights stay in the array until another load or a transpose replaces them.
   bool resident = m.stationary.present() && m.stationary == stationary &&
@@ -387,7 +393,8 @@ void TileBuilder::transpose(const Access& dst, const Access& src) {
   emit(make(Opcode::kTranspose, dst.space == Space::kPsum ? Engine::kTensor : Engine::kVector, dst, src));
 }
 
-// ---- program -----------------------------------------------------------------------------------------------------
+// ---- program
+// -----------------------------------------------------------------------------------------------------
 
 void TileBuilder::set_location(const std::string& file, int line, const std::string& what) {
   auto& locations = impl_->tiles.program.locations;
@@ -403,16 +410,20 @@ void TileBuilder::add_work(uint64_t flops, uint64_t hbm_bytes) {
   impl_->tiles.program.hbm_bytes += hbm_bytes;
 }
 
+std::string TileBuilder::text() const { return tile_program_text(impl_->tiles); }
+
 isa::Program TileBuilder::finish() {
   TileProgram tiles = std::move(impl_->tiles);
   impl_ = std::make_unique<Impl>();
   return run_back_half(std::move(tiles));
 }
 
-// ---- access helpers ----------------------------------------------------------------------------------------------
+// ---- access helpers
+// ----------------------------------------------------------------------------------------------
 
 Access slice(const Access& a, int dim, int64_t begin, int64_t count) {
-  if (dim < 0 || dim >= a.num_dims || begin < 0 || count < 1 || begin + count > static_cast<int64_t>(a.size[dim])) {
+  if (dim < 0 || dim >= a.num_dims || begin < 0 || count < 1 ||
+      begin + count > static_cast<int64_t>(a.size[dim])) {
     throw_internal("slice [" + std::to_string(begin) + ", +" + std::to_string(count) + ") of dim " +
                    std::to_string(dim) + " of " + shape_text(a));
   }
@@ -438,7 +449,8 @@ Access reshape(const Access& a, std::vector<int64_t> dims) {
   for (int64_t d : dims) n *= d;
   size_t limit = a.space == Space::kHbm ? 5 : 4;
   if (!a.contiguous() || n != a.free_elements() || dims.size() > limit) {
-    throw_internal("reshape of " + shape_text(a) + ": needs a dense access, equal element counts and few dims");
+    throw_internal("reshape of " + shape_text(a) +
+                   ": needs a dense access, equal element counts and few dims");
   }
   Access r = a;
   r.step = {};
@@ -454,7 +466,8 @@ Access broadcast(const Access& a, int dim, int64_t count) {
     if (dim >= limit) throw_internal("broadcast of " + shape_text(a) + ": no room for one more dim");
     ++r.num_dims;
   } else if (dim < 0 || dim > a.num_dims || a.size[dim] != 1) {
-    throw_internal("broadcast of dim " + std::to_string(dim) + " of " + shape_text(a) + ": its size must be 1");
+    throw_internal("broadcast of dim " + std::to_string(dim) + " of " + shape_text(a) +
+                   ": its size must be 1");
   }
   r.size[dim] = static_cast<uint32_t>(count);
   r.step[dim] = 0;

@@ -1,6 +1,6 @@
-// Tilers: one function per kernel kind, from level 1 (kernels.h) to level 2 (tile.h). A tiler picks partition and
-// free axes, tile sizes and loops and emits instructions in program order; it never places a semaphore, an address
-// or a queue. Everything a tiler cannot do is a CompileError (error.h) with the reason.
+// Tilers: one function per kernel kind, from level 1 (kernels.h) to level 2 (tile.h). A tiler picks partition
+// and free axes, tile sizes and loops and emits instructions in program order; it never places a semaphore,
+// an address or a queue. Everything a tiler cannot do is a CompileError (error.h) with the reason.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,8 @@ namespace trnsim::compiler {
 // The buffers of a KernelList bound to program tensors.
 struct KernelContext {
   const KernelList* list = nullptr;
-  std::vector<Access> tensors;  // per buffer: 1-D access of the whole program tensor, in elements of Buffer::dtype
+  std::vector<Access>
+      tensors;  // per buffer: 1-D access of the whole program tensor, in elements of Buffer::dtype
   // Adds a scratch HBM tensor private to one tiler (partial results, transposed copies) and returns it as a
   // contiguous 1-D access.
   Access scratch(TileBuilder& tile, Dtype dtype, int64_t elements) const;
@@ -27,20 +28,21 @@ struct KernelContext {
 // buffers. An output that aliases an input is declared as such (TileBuilder::alias).
 KernelContext bind_buffers(const KernelList& list, TileBuilder& tile);
 
-// ---- HBM views ---------------------------------------------------------------------------------------------------
-// Access of a strided view. Dims of size 1 are dropped and neighbours that form one run are merged; a view that still
-// needs more than 5 dims is a CompileError (slice it in an outer loop: view_slice). Never empty: an empty view is an
-// internal error, tilers return early on them. kI64 / kF64 views keep their HBM dtype: DMA narrows on load and widens
-// on store.
+// ---- HBM views
+// --------------------------------------------------------------------------------------------------- Access
+// of a strided view. Dims of size 1 are dropped and neighbours that form one run are merged; a view that
+// still needs more than 5 dims is a CompileError (slice it in an outer loop: view_slice). Never empty: an
+// empty view is an internal error, tilers return early on them. kI64 / kF64 views keep their HBM dtype: DMA
+// narrows on load and widens on store.
 Access hbm_view(const KernelContext& context, const View& view);
 // The same without merging, size-1 dims kept: dims are exactly view.sizes (at most 5).
 Access hbm_view_exact(const KernelContext& context, const View& view);
 // [begin, begin + count) of axis `axis`.
 View view_slice(const View& view, int axis, int64_t begin, int64_t count);
 View view_permute(const View& view, const std::vector<int>& order);
-// Merges neighbouring axes that form one run in EVERY view (all of the same sizes) and drops axes of size 1; axes in
-// different groups (group[i] != group[i+1]) never merge. Returns the merged sizes; views are rewritten in place.
-// `group` (may be null) is rewritten to the surviving axes.
+// Merges neighbouring axes that form one run in EVERY view (all of the same sizes) and drops axes of size 1;
+// axes in different groups (group[i] != group[i+1]) never merge. Returns the merged sizes; views are
+// rewritten in place. `group` (may be null) is rewritten to the surviving axes.
 std::vector<int64_t> merge_axes(std::vector<View>& views, std::vector<int>* group = nullptr);
 
 // The dtype a value has in SBUF after a load: kI64 -> kI32, kF64 -> kF32, otherwise itself.
@@ -50,13 +52,15 @@ inline Dtype tile_dtype(Dtype hbm) {
   return hbm;
 }
 
-// ---- expressions on tiles ----------------------------------------------------------------------------------------
-// Evaluates `exprs` on tiles of one shape. Tiles of class kF32 may have any float or small integer dtype (instructions
-// cast on read); kI32 / kU32 values are 4-byte tiles; kBool values are kU8 tiles holding 0 or 1.
+// ---- expressions on tiles
+// ---------------------------------------------------------------------------------------- Evaluates `exprs`
+// on tiles of one shape. Tiles of class kF32 may have any float or small integer dtype (instructions cast on
+// read); kI32 / kU32 values are 4-byte tiles; kBool values are kU8 tiles holding 0 or 1.
 struct ExprTiles {
   int partitions = 0;
   std::vector<int64_t> dims;  // free dims of every tile, at most 4
-  std::vector<Access> inputs;  // by Expr::index of kInput. Stride-0 dims are fine. [P,1]-broadcast inputs: see columns
+  std::vector<Access>
+      inputs;  // by Expr::index of kInput. Stride-0 dims are fine. [P,1]-broadcast inputs: see columns
   // Values that are one per partition (a bias, a row sum): [P, 1] SBUF columns, FP32 or 32-bit integer of the
   // expression's class. columns[i].present() takes precedence over inputs[i].
   std::vector<Access> columns;
@@ -66,17 +70,20 @@ struct ExprTiles {
   std::function<Access(int expr)> row_value;
 };
 
-// Emits code for every root (an index into exprs) in order; common subexpressions once. `store(root position, value)`
-// receives the tile with the value: F32 class as kF32 (or the input tile itself), integers 4-byte, bool as kU8 0/1.
-// `into` (may be empty) gives per root a destination tile, of any dtype: the last instruction casts into it.
-void emit_expr(TileBuilder& tile, const std::vector<Expr>& exprs, std::span<const int32_t> roots,
-               const ExprTiles& tiles, std::span<const Access> into);
+// Emits code for every root (an index into exprs) in order; common subexpressions once. Returns the value
+// tile per root: F32 class as kF32 (or the input tile itself), integers 4-byte, bool as kU8 0/1. A missing
+// entry of `into` (may be shorter) is not present; a present one is the destination tile, of any dtype: the
+// value ends there.
+std::vector<Access> emit_expr(TileBuilder& tile, const std::vector<Expr>& exprs,
+                              std::span<const int32_t> roots, const ExprTiles& tiles,
+                              std::span<const Access> into);
 
 // Copies `src` into `dst` with PyTorch's conversion rules for any pair of dtypes (float to integer truncates,
 // integers wrap, bool is != 0). Shapes equal.
 void emit_cast(TileBuilder& tile, const Access& dst, const Access& src);
 
-// ---- one tiler per kernel kind -----------------------------------------------------------------------------------
+// ---- one tiler per kernel kind
+// -----------------------------------------------------------------------------------
 void tile_map(const MapKernel& kernel, const KernelContext& context, TileBuilder& tile);
 void tile_dot(const DotKernel& kernel, const KernelContext& context, TileBuilder& tile);
 void tile_conv(const ConvKernel& kernel, const KernelContext& context, TileBuilder& tile);
@@ -88,7 +95,9 @@ void tile_scan(const ScanKernel& kernel, const KernelContext& context, TileBuild
 void tile_top(const TopKernel& kernel, const KernelContext& context, TileBuilder& tile);
 void tile_random(const RandomKernel& kernel, const KernelContext& context, TileBuilder& tile);
 
-// Binds the buffers, tiles every kernel in order and runs the back half. `lower` calls this; throws CompileError.
-isa::Program compile_kernels(const KernelList& list, const TileOptions& options, std::string* tile_text = nullptr);
+// Binds the buffers, tiles every kernel in order and runs the back half. `lower` calls this; throws
+// CompileError.
+isa::Program compile_kernels(const KernelList& list, const TileOptions& options,
+                             std::string* tile_text = nullptr);
 
 }  // namespace trnsim::compiler
