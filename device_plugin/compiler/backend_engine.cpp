@@ -55,6 +55,18 @@ Engines legal_engines(const Instruction& i) {
       if (!psum && (i.dst.dtype == i.src0.dtype || !wants_exact_integer(i))) r.add(Engine::kGpSimd);
       r.add(Engine::kScalar);
       return r;
+    case Opcode::kTensorScalar: {
+      r.add(Engine::kVector);
+      if (i.flags & (isa::kFlagReverse0 | isa::kFlagReverse1) || wants_exact_integer(i)) return r;
+      bool second = i.op1 != AluOp::kNone;
+      auto basic = [](AluOp op) { return op == AluOp::kAdd || op == AluOp::kSubtract || op == AluOp::kMultiply; };
+      if (!psum && basic(i.op0) && (!second || basic(i.op1))) r.add(Engine::kGpSimd);
+      if (second ? i.op0 == AluOp::kMultiply && i.op1 == AluOp::kAdd
+                 : i.op0 == AluOp::kMultiply || i.op0 == AluOp::kAdd) {
+        r.add(Engine::kScalar);
+      }
+      return r;
+    }
     case Opcode::kMemset:
       r.add(Engine::kVector);
       if (!psum) r.add(Engine::kGpSimd);
@@ -193,7 +205,7 @@ void choose_engines(TileProgram& program) {
   // stream where it does not hold up later loads. One queue belongs to one issuing stream, which keeps its
   // counter in order.
   Engine store_stream = Engine::kGpSimd;
-  for (Engine e : {Engine::kScalar}) {
+  for (Engine e : {Engine::kScalar, Engine::kTensor}) {
     if (s.busy[static_cast<int>(e)] < s.busy[static_cast<int>(store_stream)]) store_stream = e;
   }
   // GpSimd issues software descriptors (gather, scatter) on queues of its own.
