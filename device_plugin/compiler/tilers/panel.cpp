@@ -1,0 +1,162 @@
+#include "device_plugin/compiler/tilers/panel.h"
+
+#include <algorithm>
+
+#include "device_plugin/compiler/tilers/access_math.h"
+
+namespace trnsim::compiler {
+namespace {
+
+// One DMA moves at most this many bytes per partition, so that the tensor engine can start on the first piece
+// while the next is in flight, and natural-row staging stays small.
+constexpr int64_t kPieceBytes = 16 * 1024;
+
+struct Loader {
+  const MatrixOperand& x;
+  int64_t b0, nb, w0, wn;
+  const KernelContext& context;
+  TileBuilder& tile;
+
+  int64_t bytes() const { return static_cast<int64_t>(isa::dtype_bytes(x.load_dtype)); }
+  int64_t columns() const { return nb * wn; }
+  int64_t delta(int64_t b, int64_t w, int64_t k) const {
+    return (b0 + b) * x.batch_stride + (w0 + w) * x.w_stride + k * x.k_stride;
+  }
+  Access hbm(int64_t at, std::vector<int64_t> sizes, std::vector<int64_t> strides) const {
+    return hbm_view(context, window_of(x.base, at, std::move(sizes), std::move(strides)));
+  }
+
+  // `count` k tiles of `rows` contraction rows each, from row k0 on, straight onto partitions.
+  void direct(const Access& dst, int64_t k0, int64_t rows, int64_t count) {
+    tile.load(dst, hbm(delta(0, 0, k0), {rows, count, nb, wn},
+                       {x.k_stride, kPartitions * x.k_stride, x.batch_stride, x.w_stride}));
+  }
+
+  // Transposes `blocks` (each [p, rows]) into PSUM, as many as fit a bank, and copies them to `dst(first,
+  // n)`.
+  template <typename Src, typename Dst>
+  void transpose_blocks(int64_t blocks, int64_t p, int64_t rows, Src src, Dst dst) {
+    const int64_t per_bank = std::max<int64_t>(1, isa::kPsumBankBytes / (p * bytes()));
+    for (int64_t first = 0; first < blocks; first += per_bank) {
+      const int64_t n = std::min(per_bank, blocks - first);
+      Access bank = tile.psum(static_cast<int>(rows), {n, p}, x.load_dtype);
+      for (int64_t i = 0; i < n; ++i) tile.transpose(columns_of(bank, i * p, p), src(first + i));
+      tile.copy(dst(first, n), bank);
+    }
+  }
+
+  // Few rows, long contraction: (k tile, batch, w) on partitions, so that one transpose serves several k
+  // tiles.
+  void natural_packed(const Access& dst, int64_t k0, int64_t count) {
+    const int64_t r = columns();
+    const int64_t tiles_per_block = std::min(count, kPartitions / r);
+    int64_t done = 0;
+    while (done < count) {
+      const int64_t per_block = std::min(tiles_per_block, count - done);
+      const int64_t blocks = (count - done) / per_block;
+      const int64_t p = per_block * r;
+      Access rows = tile.sbuf(static_cast<int>(p), {blocks, kPartitions}, x.load_dtype);
+      tile.load(rows, hbm(delta(0, 0, k0 + done * kPartitions), {per_block, nb, wn, blocks, kPartitions},
+                          {kPartitions * x.k_stride, x.batch_stride, x.w_stride,
+                           per_block * kPartitions * x.k_stride, x.k_stride}));
+      transpose_blocks(
+          blocks, p, kPartitions, [&](int64_t i) { return columns_of(rows, i * kPartitions, kPartitions); },
+          [&](int64_t first, int64_t n) {
+            return with_dims(dst, done * r + first * p, {{p, n}, {1, p}});
+          });
+      done += blocks * per_block;
+    }
+  }
+
+  // Rows of the operand on partitions in chunks of at most 128, k along the free axis.
+  void natural_rows(const Access& dst, int64_t k0, int64_t rows, int64_t count) {
+    const int64_t k_elements = (count - 1) * kPartitions + rows;
+    // A chunk is 128 rows of one batch, or several whole batches.
+    const bool whole_batches = nb > 1 && wn <= kPartitions;
+    const int64_t units = whole_batches ? nb : wn;  // of batches or of rows
+    const int64_t outer = whole_batches ? 1 : nb;   // batches handled one after the other
+    const int64_t unit_stride = whole_batches ? x.batch_stride : x.w_stride;
+    const int64_t unit_columns = whole_batches ? wn : 1;
+    const int64_t units_per_chunk = std::min(units, whole_batches ? kPartitions / wn : kPartitions);
+    const int64_t max_chunks = std::max<int64_t>(1, kPieceBytes / (k_elements * bytes()));
+    for (int64_t b = 0; b < outer; ++b) {
+      for (int64_t u = 0; u < units;) {
+        const int64_t per_chunk = std::min(units_per_chunk, units - u);
+        const int64_t chunks = std::min(max_chunks, (units - u) / per_chunk);
+        const int64_t p = per_chunk * unit_columns;
+        Access natural = tile.sbuf(static_cast<int>(p), {chunks, k_elements}, x.load_dtype);
+        const int64_t at = delta(b, 0, k0) + u * unit_stride;
+        if (whole_batches) {
+          tile.load(natural, hbm(at, {per_chunk, wn, chunks, k_elements},
+                                 {unit_stride, x.w_stride, per_chunk * unit_stride, x.k_stride}));
+        } else {
+          tile.load(natural, hbm(at, {per_chunk, chunks, k_elements},
+                                 {unit_stride, per_chunk * unit_stride, x.k_stride}));
+        }
+        const int64_t column = b * wn + u * unit_columns;
+        if (count > 1) {
+          for (int64_t c = 0; c < chunks; ++c) {
+            transpose_blocks(
+                count, p, rows,
+                [&](int64_t i) { return columns_of(natural, c * k_elements + i * kPartitions, rows); },
+                [&](int64_t first, int64_t n) {
+                  return with_dims(dst, first * columns() + column + c * p, {{columns(), n}, {1, p}});
+                });
+          }
+        } else {
+          transpose_blocks(
+              chunks, p, rows, [&](int64_t i) { return columns_of(natural, i * k_elements, rows); },
+              [&](int64_t first, int64_t n) {
+                return with_dims(dst, column + first * p, {{p, n}, {1, p}});
+              });
+        }
+        u += chunks * per_chunk;
+      }
+    }
+  }
+};
+
+}  // namespace
+
+bool loads_natural(const MatrixOperand& x, int64_t w) {
+  if (x.k_stride != 1 || x.k == 1) return false;
+  // Both strides 1 (or a single row): direct loads move runs of w elements; natural rows runs of k elements.
+  if (w == 1) return true;
+  return x.w_stride != 1;
+}
+
+Access Panel::at(int64_t kt, int64_t column, int64_t count) const {
+  for (const Piece& p : pieces_) {
+    if (kt < p.kt0 || kt >= p.kt0 + p.count) continue;
+    return columns_of(p.tile, (kt - p.kt0) * columns_ + column, count);
+  }
+  throw_internal("panel has no k tile " + std::to_string(kt));
+}
+
+Panel load_panel(const MatrixOperand& x, int64_t b0, int64_t nb, int64_t w0, int64_t wn, int64_t kt0,
+                 int64_t kn, const KernelContext& context, TileBuilder& tile) {
+  Panel panel;
+  panel.columns_ = nb * wn;
+  Loader loader{x, b0, nb, w0, wn, context, tile};
+  const bool natural = loads_natural(x, wn);
+  const int64_t full_end = std::min(kt0 + kn, x.k / kPartitions);  // k tiles with all 128 rows
+  const int64_t per_piece = std::max<int64_t>(1, kPieceBytes / (panel.columns_ * loader.bytes()));
+  for (int64_t kt = kt0; kt < kt0 + kn;) {
+    const bool full = kt < full_end;
+    const int64_t count = full ? std::min(per_piece, full_end - kt) : 1;
+    const int64_t rows = full ? kPartitions : x.k - kt * kPartitions;
+    Access dst = tile.sbuf(static_cast<int>(rows), {count, panel.columns_}, x.load_dtype);
+    if (!natural) {
+      loader.direct(dst, kt * kPartitions, rows, count);
+    } else if (count > 1 && panel.columns_ <= kPartitions / 2) {
+      loader.natural_packed(dst, kt * kPartitions, count);
+    } else {
+      loader.natural_rows(dst, kt * kPartitions, rows, count);
+    }
+    panel.pieces_.push_back({kt, count, dst});
+    kt += count;
+  }
+  return panel;
+}
+
+}  // namespace trnsim::compiler
