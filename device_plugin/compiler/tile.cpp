@@ -109,6 +109,9 @@ void TileBuilder::alias(const Access& a, const Access& b) {
   }
 }
 
+int TileBuilder::num_tensors() const { return static_cast<int>(impl_->tiles.program.tensors.size()); }
+int TileBuilder::num_instructions() const { return static_cast<int>(impl_->tiles.code.size()); }
+
 Access TileBuilder::sbuf(int partitions, std::vector<int64_t> dims, Dtype dtype) {
   check_tile("SBUF", partitions, dims);
   if (dtype == Dtype::kI64 || dtype == Dtype::kF64) throw_internal("SBUF tile of a 64-bit dtype");

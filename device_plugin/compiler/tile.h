@@ -36,6 +36,8 @@ class TileBuilder {
                 uint64_t bytes = 0, std::vector<uint8_t> constant = {});
   // Declares that two HBM tensors may share memory (an in-place output and its input): they are ordered like one.
   void alias(const Access& a, const Access& b);
+  int num_tensors() const;
+  int num_instructions() const;
   // Row-major logical tiles of [partitions, dims...]; at most 4 free dims. Freed after their last use.
   Access sbuf(int partitions, std::vector<int64_t> dims, Dtype dtype);
   Access psum(int partitions, std::vector<int64_t> dims, Dtype dtype = Dtype::kF32);  // at most one bank (2 KiB)
