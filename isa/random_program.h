@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <random>
+#include <vector>
 
 #include "isa/program.h"
+#include "isa/table.h"
 
 namespace trnsim::isa {
 
@@ -17,6 +19,12 @@ class RandomProgram {
   // `per_stream` instructions per engine, every opcode in turn, with tensors, constants, locations and notes.
   Program any_program(int per_stream);
 
+  // An instruction that validate() accepts for `target`, on the tensors of legal_program().
+  Instruction legal_instruction(Opcode opcode, Engine engine, Generation target = Generation::kTrn2);
+  // A legal, race-free program: `instructions` of all kinds spread over the engines, each waiting for the one
+  // before it. Reads memory nobody wrote; indirect DMA skips what is out of bounds.
+  Program legal_program(int instructions, Generation target = Generation::kTrn2);
+
   uint64_t below(uint64_t n) { return random_() % n; }
   bool chance(int percent) { return below(100) < static_cast<uint64_t>(percent); }
 
@@ -26,7 +34,25 @@ class RandomProgram {
   Access any_access(uint32_t spaces);
   ScalarOperand any_scalar(uint8_t kinds);
 
+  struct Shape {
+    int partitions = 1;
+    int64_t free = 1;
+  };
+  Access legal_tile(Space space, Shape shape, Dtype dtype, bool dma = false);
+  Access legal_hbm(std::vector<uint32_t> sizes, Dtype dtype, bool written);
+  Space legal_space(SpaceSet spaces, Engine engine, bool reads);
+  Dtype legal_dtype(DtypeSet dtypes);
+  AluOp legal_operator(AluSet set);
+  ScalarOperand legal_scalar(uint8_t kinds, int partitions);
+  void legal_elementwise(Instruction& i);
+  void legal_shaped(Instruction& i);
+  void legal_dma(Instruction& i);
+  void legal_control(Instruction& i);
+
   std::mt19937_64 random_;
+  Generation target_ = Generation::kTrn2;
+  Shape stationary_;
+  Dtype stationary_dtype_ = Dtype::kBF16;
 };
 
 }  // namespace trnsim::isa

@@ -1,0 +1,360 @@
+// The half of RandomProgram that makes instructions the validator accepts.
+#include <algorithm>
+#include <array>
+
+#include "isa/random_program.h"
+#include "isa/table.h"
+
+namespace trnsim::isa {
+namespace {
+
+constexpr int64_t kHbmBytes = 256 * 1024;  // of each tensor of legal_program()
+constexpr uint32_t kInput = 0, kOutput = 1;
+
+}  // namespace
+
+Dtype RandomProgram::legal_dtype(DtypeSet dtypes) {
+  dtypes &= ~kDtypes64;
+  if (target_ < Generation::kTrn3) dtypes &= ~bit(Dtype::kF8E4M3FN);
+  Dtype d;
+  do {
+    d = static_cast<Dtype>(below(kNumDtypes));
+  } while (!contains(dtypes, d));
+  return d;
+}
+
+Space RandomProgram::legal_space(SpaceSet spaces, Engine engine, bool reads) {
+  spaces &= reachable_spaces(engine, reads ? Role::kRead : Role::kWrite);
+  Space s;
+  do {
+    s = static_cast<Space>(1 + below(3));
+  } while (!contains(spaces, s));
+  return s;
+}
+
+AluOp RandomProgram::legal_operator(AluSet set) {
+  if (target_ < Generation::kTrn3) set &= ~(bit(AluOp::kAbsMax) | bit(AluOp::kAbsMin));
+  AluOp op;
+  do {
+    op = static_cast<AluOp>(below(static_cast<uint64_t>(AluOp::kCount)));
+  } while (!contains(set, op));
+  return op;
+}
+
+Access RandomProgram::legal_tile(Space space, Shape shape, Dtype dtype, bool dma) {
+  Access a;
+  a.space = space;
+  a.dtype = dtype;
+  a.num_partitions = static_cast<uint16_t>(shape.partitions);
+  const int unit = shape.partitions > 64 ? 128 : shape.partitions > 32 ? 64 : 32;
+  a.start_partition = static_cast<uint16_t>(unit * below(kMaxPartitions / unit));
+  if (dma && chance(30))
+    a.start_partition = static_cast<uint16_t>(below(kMaxPartitions + 1 - shape.partitions));
+  // Split the free axis into one to three dims, sometimes with gaps between the elements.
+  int64_t rest = shape.free;
+  while (a.num_dims < 2 && rest > 1 && chance(40)) {
+    const auto factor = static_cast<int64_t>(2 + below(4));
+    if (rest % factor != 0) break;
+    a.size[a.num_dims++] = static_cast<uint32_t>(factor);
+    rest /= factor;
+  }
+  a.size[a.num_dims++] = static_cast<uint32_t>(rest);
+  const auto bytes = static_cast<int64_t>(dtype_bytes(dtype));
+  const int64_t room = space == Space::kPsum ? kPsumBankBytes : limits(target_).sbuf_bytes_per_partition;
+  int64_t step = shape.free * bytes * 2 <= room && chance(25) ? 2 : 1;
+  for (int d = a.num_dims - 1; d >= 0; --d) {
+    a.step[d] = step;
+    step *= a.size[d];
+  }
+  const int64_t extent = std::max<int64_t>(step, 1) * bytes;
+  if (extent <= room) a.offset = static_cast<int64_t>(below((room - extent) / bytes + 1)) * bytes;
+  if (space == Space::kPsum && extent <= room)
+    a.offset += kPsumBankBytes * static_cast<int64_t>(below(kPsumBanks));
+  return a;
+}
+
+Access RandomProgram::legal_hbm(std::vector<uint32_t> sizes, Dtype dtype, bool written) {
+  Access a;
+  a.space = Space::kHbm;
+  a.dtype = dtype;
+  a.tensor = written ? kOutput : kInput;
+  a.num_dims = static_cast<uint8_t>(sizes.size());
+  int64_t step = 1;
+  for (int d = a.num_dims - 1; d >= 0; --d) {
+    a.size[d] = sizes[d];
+    a.step[d] = step;
+    step *= sizes[d];
+  }
+  const auto bytes = static_cast<int64_t>(dtype_bytes(dtype));
+  a.offset = static_cast<int64_t>(below((kHbmBytes - step * bytes) / bytes + 1)) * bytes;
+  return a;
+}
+
+ScalarOperand RandomProgram::legal_scalar(uint8_t kinds, int partitions) {
+  ScalarOperand s;
+  if (contains(kinds, ScalarOperand::Kind::kPointer) && chance(40)) {
+    s.kind = ScalarOperand::Kind::kPointer;
+    s.pointer = legal_tile(Space::kSbuf, {partitions, 1}, Dtype::kF32);
+    return s;
+  }
+  s.kind = ScalarOperand::Kind::kImmediate;
+  s.value = static_cast<float>(static_cast<int64_t>(below(65)) - 32) / 4;
+  return s;
+}
+
+void RandomProgram::legal_elementwise(Instruction& i) {
+  const Row& r = row(i.opcode);
+  const Shape shape{static_cast<int>(1 + below(kMaxPartitions)), static_cast<int64_t>(1 + below(48))};
+  if (r.uses(kFieldOp0)) i.op0 = legal_operator(r.op0);
+  if (r.uses(kFieldOp1)) i.op1 = legal_operator(r.op1);
+  if (r.has_rule(Rule::kPowerOnGpSimd) && i.engine != Engine::kGpSimd && i.op0 == AluOp::kPower)
+    i.op0 = AluOp::kAdd;
+  if (i.opcode == Opcode::kTensorScalar && i.engine != Engine::kVector) {
+    i.op0 = AluOp::kMultiply;
+    i.op1 = chance(50) ? AluOp::kAdd : AluOp::kNone;
+  }
+  const bool bitwise = r.has_rule(Rule::kOperatorClass) && is_bitwise(i.op0);
+  if (is_bitwise(i.op0) != is_bitwise(i.op1) && r.uses(kFieldOp1)) i.op1 = i.op0;
+  if (r.uses(kFieldFunc)) i.func = static_cast<ActFunc>(below(static_cast<uint64_t>(ActFunc::kCount)));
+  i.flags = static_cast<uint16_t>(below(64)) & r.flags;
+  const Dtype common = legal_dtype(bitwise ? kDtypesInteger : kDtypesCompute);
+  const bool same = bitwise || r.has_rule(Rule::kSameDtype);
+  for (int s = 0; s < kNumSlots; ++s) {
+    const auto slot = static_cast<Slot>(s);
+    const OperandRule& rule = r.operand(slot);
+    if (rule.role == Role::kNone) continue;
+    const bool keep = same && contains(rule.dtypes, common) && rule.dtypes == kDtypesCompute;
+    operand(i, slot) = legal_tile(legal_space(rule.spaces, i.engine, rule.role == Role::kRead), shape,
+                                  keep ? common : legal_dtype(rule.dtypes));
+  }
+  if (i.src1.space == Space::kPsum && i.src0.space == Space::kPsum) {
+    i.src1 = legal_tile(Space::kSbuf, shape, i.src1.dtype);
+  }
+  if (r.uses(kFieldImm0)) i.imm0 = legal_scalar(r.imm0, shape.partitions);
+  if (r.uses(kFieldImm1)) i.imm1 = legal_scalar(r.imm1, shape.partitions);
+  if (bitwise) {
+    for (ScalarOperand* s : {&i.imm0, &i.imm1}) {
+      *s = ScalarOperand{};
+      s->kind = ScalarOperand::Kind::kImmediate;
+      s->value = static_cast<float>(below(8));
+    }
+  }
+  if (i.opcode == Opcode::kActivation) {
+    i.aux = Access{};
+    if (i.has(kFlagAccumulate)) i.aux = legal_tile(Space::kSbuf, {shape.partitions, 1}, Dtype::kF32);
+  }
+  if (r.uses(kFieldPattern)) {
+    i.pattern.base = any_int(16);
+    i.pattern.partition_step = static_cast<int32_t>(any_int(8));
+    for (int32_t& step : i.pattern.step) step = static_cast<int32_t>(any_int(8));
+  }
+}
+
+void RandomProgram::legal_shaped(Instruction& i) {
+  const Row& r = row(i.opcode);
+  const int p = static_cast<int>(1 + below(kMaxPartitions));
+  auto tile = [&](Slot s, Shape shape) {
+    const OperandRule& rule = r.operand(s);
+    operand(i, s) = legal_tile(legal_space(rule.spaces, i.engine, rule.role == Role::kRead), shape,
+                               legal_dtype(rule.dtypes));
+  };
+  switch (i.opcode) {
+    case Opcode::kLoadStationary:
+      stationary_ = {p, static_cast<int64_t>(1 + below(kMaxPartitions))};
+      tile(Slot::kSrc0, stationary_);
+      stationary_dtype_ = i.src0.dtype;
+      return;
+    case Opcode::kMultiplyMoving: {
+      const auto n = static_cast<int64_t>(1 + below(256));
+      i.src0 = legal_tile(Space::kSbuf, {stationary_.partitions, n}, stationary_dtype_);
+      i.dst = legal_tile(Space::kPsum, {static_cast<int>(stationary_.free), n}, Dtype::kF32);
+      i.flags = chance(50) ? kFlagAccumulate : 0;
+      return;
+    }
+    case Opcode::kTranspose: {
+      const Dtype d = legal_dtype(kDtypesCompute);
+      if (i.engine == Engine::kTensor) {
+        const auto f = static_cast<int64_t>(1 + below(kMaxPartitions));
+        i.src0 = legal_tile(Space::kSbuf, {p, f}, d);
+        i.dst = legal_tile(Space::kPsum, {static_cast<int>(f), p}, d);
+        if (dtype_bytes(d) == 1) {
+          i.dst.num_dims = 1;
+          i.dst.size[0] = static_cast<uint32_t>(p);
+          i.dst.step[0] = 2;
+          i.dst.offset = 0;
+        }
+        stationary_ = {};
+      } else if (chance(50)) {
+        const Shape small{static_cast<int>(1 + below(32)), static_cast<int64_t>(1 + below(32))};
+        i.src0 = legal_tile(Space::kSbuf, small, d);
+        i.dst = legal_tile(Space::kSbuf, {static_cast<int>(small.free), small.partitions}, d);
+      } else {
+        const Shape blocks{static_cast<int>(32 * (1 + below(4))), static_cast<int64_t>(32 * (1 + below(3)))};
+        i.src0 = legal_tile(Space::kSbuf, blocks, d);
+        i.dst = legal_tile(Space::kSbuf, blocks, d);
+      }
+      return;
+    }
+    case Opcode::kTensorReduce: {
+      const bool bitwise = chance(20);
+      i.op0 = bitwise
+                  ? AluOp::kBitXor
+                  : legal_operator(r.op0 & ~(bit(AluOp::kBitAnd) | bit(AluOp::kBitOr) | bit(AluOp::kBitXor)));
+      i.flags = bitwise || chance(70) ? 0 : kFlagNegate;
+      const Dtype d = legal_dtype(bitwise ? kDtypesInteger : kDtypesCompute);
+      i.src0 = legal_tile(Space::kSbuf, {p, static_cast<int64_t>(1 + below(64))}, d);
+      i.reduce_dims = static_cast<uint8_t>(1 + below(i.src0.num_dims));
+      int64_t kept = 1;
+      for (int n = 0; n < i.src0.num_dims - i.reduce_dims; ++n) kept *= i.src0.size[n];
+      i.dst = legal_tile(Space::kSbuf, {p, kept}, d);
+      return;
+    }
+    case Opcode::kPartitionReduce: {
+      const auto n = static_cast<int64_t>(1 + below(64));
+      i.op0 = chance(50) ? AluOp::kAdd : AluOp::kMax;
+      tile(Slot::kSrc0, {p, n});
+      tile(Slot::kDst, {1, n});
+      return;
+    }
+    case Opcode::kBnStats:
+      tile(Slot::kSrc0, {p, static_cast<int64_t>(1 + below(512))});
+      return tile(Slot::kDst, {p, 6});
+    case Opcode::kBnAggr:
+      tile(Slot::kSrc0, {p, static_cast<int64_t>(3 * (1 + below(8)))});
+      return tile(Slot::kDst, {p, 2});
+    case Opcode::kMax8:
+    case Opcode::kMaxIndex8:
+    case Opcode::kMatchReplace8: {
+      const auto n = static_cast<int64_t>(8 + below(200));
+      tile(Slot::kSrc0, {p, n});
+      tile(Slot::kDst, {p, i.opcode == Opcode::kMatchReplace8 ? n : 8});
+      if (i.opcode != Opcode::kMax8) tile(Slot::kSrc1, {p, 8});
+      if (r.uses(kFieldImm0)) i.imm0 = legal_scalar(kScalarImmediate, p);
+      return;
+    }
+    default:  // kPhilox
+      tile(Slot::kSrc0, {1, 4});
+      tile(Slot::kDst, {p, static_cast<int64_t>(1 + below(40))});
+      i.pattern.base = static_cast<int64_t>(below(1000));
+  }
+}
+
+void RandomProgram::legal_dma(Instruction& i) {
+  i.queue = static_cast<uint8_t>(below(kNumDmaQueues));
+  const Dtype d = legal_dtype(kDtypesCompute);
+  const int p = static_cast<int>(1 + below(kMaxPartitions));
+  const auto n = static_cast<int64_t>(1 + below(100));
+  switch (i.opcode) {
+    case Opcode::kDmaCopy: {
+      const bool hardware = (i.engine == Engine::kSync || i.engine == Engine::kScalar) && chance(50);
+      i.dge = hardware ? DgeMode::kHardware : DgeMode::kStatic;
+      const Dtype other = hardware || chance(60) ? d : legal_dtype(kDtypesCompute);
+      const std::vector<uint32_t> sizes{static_cast<uint32_t>(p), static_cast<uint32_t>(n)};
+      i.src0 = chance(50) ? legal_hbm(sizes, d, false) : legal_tile(Space::kSbuf, {p, n}, d, true);
+      i.dst = chance(50) ? legal_hbm(sizes, other, true) : legal_tile(Space::kSbuf, {p, n}, other, true);
+      if (i.src0.space == Space::kHbm && i.dst.space == Space::kSbuf && !hardware && chance(10)) {
+        i.src0 = legal_hbm(sizes, Dtype::kI64, false);
+        i.dst.dtype = Dtype::kI32;
+        i.dst.offset = 0;
+      }
+      return;
+    }
+    case Opcode::kDmaTranspose: {
+      const Dtype wide = legal_dtype(row(i.opcode).operand(Slot::kDst).dtypes);
+      const auto f = static_cast<int64_t>(1 + below(kMaxPartitions));
+      i.src0 = legal_hbm({static_cast<uint32_t>(p), static_cast<uint32_t>(f)}, wide, false);
+      i.dst = legal_tile(Space::kSbuf, {static_cast<int>(f), p}, wide, true);
+      return;
+    }
+    default: {
+      const bool gather = i.opcode == Opcode::kDmaGather;
+      i.dge = DgeMode::kSoftware;
+      i.flags = kFlagSkipOutOfBounds;
+      const auto rows = static_cast<uint32_t>(1 + below(100)), row = static_cast<uint32_t>(1 + below(16));
+      i.src1 = legal_tile(Space::kSbuf, {p, n % 4 + 1}, Dtype::kI32, true);
+      const Access table = legal_hbm({rows, row}, d, !gather);
+      const Access tile = legal_tile(Space::kSbuf, {p, (n % 4 + 1) * row}, d, true);
+      (gather ? i.src0 : i.dst) = table;
+      (gather ? i.dst : i.src0) = tile;
+    }
+  }
+}
+
+void RandomProgram::legal_control(Instruction& i) {
+  const Row& r = row(i.opcode);
+  if (r.uses(kFieldOp0)) i.op0 = legal_operator(r.op0);
+  if (r.uses(kFieldRegDst)) i.reg_dst = static_cast<uint8_t>(below(kNumRegisters));
+  if (r.uses(kFieldRegA)) i.reg_a = static_cast<uint8_t>(below(kNumRegisters));
+  if (r.uses(kFieldRegB)) i.reg_b = static_cast<uint8_t>(below(kNumRegisters));
+  if (r.uses(kFieldImm)) i.imm = any_int(31);
+  i.flags = static_cast<uint16_t>(below(64)) & r.flags;
+  if (i.opcode == Opcode::kRegLoad) {
+    i.src0 =
+        chance(50) ? legal_hbm({1}, Dtype::kI32, false) : legal_tile(Space::kSbuf, {1, 1}, Dtype::kI32, true);
+  }
+  if (i.opcode == Opcode::kRegStore) {
+    i.dst =
+        chance(50) ? legal_hbm({1}, Dtype::kI32, true) : legal_tile(Space::kSbuf, {1, 1}, Dtype::kI32, true);
+  }
+}
+
+Instruction RandomProgram::legal_instruction(Opcode opcode, Engine engine, Generation target) {
+  target_ = target;
+  Instruction i;
+  i.opcode = opcode;
+  i.engine = engine;
+  const Row& r = row(opcode);
+  if (i.is_dma()) {
+    legal_dma(i);
+  } else if (i.is_control()) {
+    legal_control(i);
+  } else if (opcode == Opcode::kActTableLoad || r.has_rule(Rule::kSameElements) ||
+             opcode == Opcode::kMemset || opcode == Opcode::kIota) {
+    legal_elementwise(i);
+  } else {
+    legal_shaped(i);
+  }
+  return i;
+}
+
+Program RandomProgram::legal_program(int instructions, Generation target) {
+  Program p;
+  p.name = "random legal program";
+  p.target = std::string(name(target));
+  p.tensors.push_back({"x", TensorKind::kInput, Dtype::kU8, {kHbmBytes}, kHbmBytes, {}});
+  p.tensors.push_back({"y", TensorKind::kOutput, Dtype::kU8, {kHbmBytes}, kHbmBytes, {}});
+  p.locations.push_back({"random.py", 1, "random"});
+  stationary_ = {};
+  bool loaded = false;
+  // One counter for all: instruction n waits until everything before it is done.
+  int32_t done = 0;
+  for (int n = 0; n < instructions; ++n) {
+    const auto opcode = static_cast<Opcode>(below(kNumOpcodes));
+    if (opcode == Opcode::kHalt || (opcode == Opcode::kMultiplyMoving && !loaded)) continue;
+    const Row& r = row(opcode);
+    Engine engine;
+    do {
+      engine = static_cast<Engine>(below(kNumEngines));
+    } while (!r.runs_on(engine));
+    Instruction i = legal_instruction(opcode, engine, target);
+    if (opcode == Opcode::kLoadStationary) loaded = true;
+    if (opcode == Opcode::kTranspose && engine == Engine::kTensor) loaded = false;
+    auto& stream = p.streams[static_cast<int>(engine)];
+    i.target = static_cast<uint32_t>(stream.size() + 1);
+    i.location = 1;
+    i.sync.num_waits = 1;
+    i.sync.waits[0].value = done;
+    i.sync.update = SemOp::kAdd;
+    i.sync.update_value = i.is_dma() ? kDmaCompletionIncrement : 1;
+    done += i.sync.update_value;
+    stream.push_back(i);
+  }
+  for (int e = 0; e < kNumEngines; ++e) {
+    Instruction halt;
+    halt.engine = static_cast<Engine>(e);
+    p.streams[e].push_back(halt);
+  }
+  return p;
+}
+
+}  // namespace trnsim::isa

@@ -1,0 +1,41 @@
+// What the chip would refuse, found before it runs. Each message names the instruction, its place, the limit
+// and the next step. The rules come from the instruction table.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "isa/program.h"
+#include "isa/table.h"
+
+namespace trnsim::isa {
+
+enum class Severity : uint8_t { kError, kWarning };
+enum class ErrorClass : uint8_t { kUserError, kIllegalOnHardware, kNotSimulated };
+std::string_view name(ErrorClass c);  // "user error" "illegal on hardware" "not simulated"
+
+struct Diagnostic {
+  Severity severity = Severity::kError;
+  ErrorClass error_class = ErrorClass::kIllegalOnHardware;
+  Engine engine = Engine::kSync;
+  int64_t index = -1;     // instruction in the stream of `engine`; -1: the program as a whole
+  uint32_t location = 0;  // Program::locations
+  std::string message;    // complete: class, place, limit, next step
+};
+
+struct ValidateOptions {
+  size_t max_diagnostics = 50;
+  int64_t sbuf_bytes_per_partition = 0;  // 0: of the generation
+};
+
+// Empty when the program is legal. Never throws, safe on any decoded program.
+std::vector<Diagnostic> validate(const Program& program, Generation generation,
+                                 const ValidateOptions& options = {});
+// For the target the program names; an unknown target is a user error.
+std::vector<Diagnostic> validate(const Program& program, const ValidateOptions& options = {});
+
+// The first error, or nullptr.
+const Diagnostic* first_error(const std::vector<Diagnostic>& diagnostics);
+
+}  // namespace trnsim::isa

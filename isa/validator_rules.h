@@ -1,0 +1,86 @@
+// Internal to the validator: the checks of one instruction.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "isa/validator.h"
+
+namespace trnsim::isa {
+
+std::string number(int64_t v);
+__extension__ std::string wide_number(__int128 v);
+std::string spaces_text(SpaceSet set);
+std::string dtypes_text(DtypeSet set);
+
+class InstructionChecker {
+ public:
+  InstructionChecker(const Program& program, Generation generation, int64_t sbuf_bytes,
+                     size_t max_diagnostics, std::vector<Diagnostic>& out)
+      : program_(program),
+        generation_(generation),
+        sbuf_bytes_(sbuf_bytes),
+        max_(max_diagnostics),
+        out_(out) {}
+
+  void begin_stream(const std::vector<Instruction>& stream);
+  void check(const Instruction& i, Engine stream, int64_t index);
+  void report(ErrorClass c, Severity severity, const std::string& message);
+  bool full() const { return out_.size() >= max_; }
+
+ private:
+  void user(const std::string& m) { report(ErrorClass::kUserError, Severity::kError, m); }
+  void illegal(const std::string& m) { report(ErrorClass::kIllegalOnHardware, Severity::kError, m); }
+  void malformed(ErrorClass c, const std::string& m) {
+    shapes_ok_ = false;
+    report(c, Severity::kError, m);
+  }
+  void too_many(std::string_view what, int64_t count, int64_t limit);
+
+  void check_fields();
+  void check_operator(AluOp op, AluSet allowed, std::string_view what);
+  void check_sync();
+  void check_operand(Slot slot);
+  void check_access(const Access& a, const OperandRule& rule, std::string_view what, bool by_dma);
+  bool pure_move() const;
+
+  // validator_rules.cpp
+  void check_scalars();
+  void check_scalar(const ScalarOperand& s, uint8_t kinds, bool needed, DtypeSet dtypes,
+                    std::string_view what);
+  void check_rules();
+  void check_rule(Rule rule);
+  void rule_same_partitions();
+  void rule_same_elements();
+  void rule_operator_class();
+  void rule_scalar_tensor_operators();
+  void rule_moving_shape();
+  void rule_matmul_dtypes();
+  void rule_transpose_shape();
+  void rule_reduce_shape();
+  void rule_dma_cast();
+  void rule_dma_transpose_shape();
+  void rule_indirect();
+  void expect_elements(const Access& a, std::string_view what, int64_t count);
+  void track_stationary();
+
+  const Program& program_;
+  const Generation generation_;
+  const int64_t sbuf_bytes_;
+  const size_t max_;
+  std::vector<Diagnostic>& out_;
+
+  const Instruction* i_ = nullptr;
+  const Row* row_ = nullptr;
+  Engine engine_ = Engine::kSync;
+  int64_t index_ = 0;
+  bool shapes_ok_ = true;  // operands are sound enough to compare shapes
+
+  // The stationary matrix along the straight-line path; unknown where paths meet.
+  enum class Stationary : uint8_t { kNone, kKnown, kUnknown } stationary_ = Stationary::kNone;
+  int64_t stationary_k_ = 0, stationary_m_ = 0;
+  Dtype stationary_dtype_ = Dtype::kF32;
+  std::vector<uint32_t> branch_targets_;  // sorted
+};
+
+}  // namespace trnsim::isa
