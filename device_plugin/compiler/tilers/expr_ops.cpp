@@ -1,0 +1,116 @@
+// Operand forms and single instructions.
+#include "device_plugin/compiler/tilers/expr.h"
+
+namespace trnsim::compiler {
+
+namespace {
+// A [P, 1] column seen as a tile of `dims`.
+Access spread(const Access& column, const std::vector<int64_t>& dims, int partitions) {
+  Access a = column;
+  a.num_partitions = static_cast<uint16_t>(partitions);
+  a.num_dims = static_cast<uint8_t>(dims.size());
+  for (size_t i = 0; i < dims.size(); ++i) {
+    a.size[i] = static_cast<uint32_t>(dims[i]);
+    a.step[i] = 0;
+  }
+  return a;
+}
+}  // namespace
+
+Access Ops::as_tile(const Src& s, Dtype dtype) {
+  if (s.tile()) return s.access;
+  if (s.kind == Src::Kind::kColumn) return spread(s.access, dims_, partitions_);
+  if (isa::is_32bit_integer(dtype)) return int_constant(static_cast<int64_t>(s.value), dtype);
+  Access column = b.sbuf(partitions_, {1}, dtype);
+  b.memset(column, static_cast<float>(s.value));
+  return spread(column, dims_, partitions_);
+}
+
+Access Ops::typed_tile(const Src& s, Dtype dtype) {
+  Access a = as_tile(s, dtype);
+  if (a.dtype == dtype) return a;
+  if (isa::is_32bit_integer(a.dtype) && isa::is_32bit_integer(dtype)) {
+    a.dtype = dtype;
+    return a;
+  }
+  return cast(a, dtype);
+}
+
+ScalarOperand Ops::as_scalar(const Src& s) {
+  if (s.kind == Src::Kind::kConst) return TileBuilder::imm(static_cast<float>(s.value));
+  if (s.access.dtype == Dtype::kF32) return TileBuilder::column(s.access);
+  Access column = b.sbuf(partitions_, {1}, Dtype::kF32);
+  Access src = s.access;
+  src.num_partitions = static_cast<uint16_t>(partitions_);
+  b.copy(column, src);
+  return TileBuilder::column(column);
+}
+
+Access Ops::binary(AluOp op, const Src& x, const Src& y, const Access& dst, Dtype dtype) {
+  Access d = target(dst, dtype);
+  if (x.tile() && y.tile()) {
+    Access p = x.access;
+    if (p.space == isa::Space::kPsum && y.access.space == isa::Space::kPsum) p = cast(p, Dtype::kF32);
+    b.tensor_tensor(d, p, y.access, op);
+  } else if (x.tile()) {
+    b.tensor_scalar(d, x.access, op, as_scalar(y));
+  } else if (y.tile()) {
+    b.tensor_scalar(d, y.access, op, as_scalar(x), AluOp::kNone, {}, true);
+  } else {
+    b.tensor_scalar(d, as_tile(x, Dtype::kF32), op, as_scalar(y));
+  }
+  return d;
+}
+
+Access Ops::scalar(const Access& x, AluOp op0, float s0, const Access& dst, Dtype dtype) {
+  Access d = target(dst, dtype);
+  b.tensor_scalar(d, x, op0, TileBuilder::imm(s0));
+  return d;
+}
+
+Access Ops::scalar2(const Access& x, AluOp op0, float s0, AluOp op1, float s1, const Access& dst, Dtype dtype) {
+  Access d = target(dst, dtype);
+  b.tensor_scalar(d, x, op0, TileBuilder::imm(s0), op1, TileBuilder::imm(s1));
+  return d;
+}
+
+Access Ops::fused(const Access& x, AluOp op0, const ScalarOperand& s, AluOp op1, const Access& y, bool reverse,
+                  const Access& dst, Dtype dtype) {
+  Access d = target(dst, dtype);
+  isa::Instruction i;
+  i.opcode = isa::Opcode::kScalarTensorTensor;
+  i.engine = Engine::kVector;
+  i.dst = d;
+  i.src0 = x;
+  i.src1 = y;
+  if (x.space == isa::Space::kPsum && y.space == isa::Space::kPsum) i.src1 = cast(y, Dtype::kF32);
+  i.op0 = op0;
+  i.op1 = op1;
+  i.imm0 = s;
+  if (reverse) i.flags |= isa::kFlagReverse1;
+  b.emit(std::move(i));
+  return d;
+}
+
+Access Ops::act(ActFunc f, const Access& x, const ScalarOperand& scale, const ScalarOperand& bias, const Access& dst) {
+  Access d = target(dst, Dtype::kF32);
+  b.activation(d, x, f, scale, bias);
+  return d;
+}
+Access Ops::act(ActFunc f, const Access& x, float scale, float bias) {
+  return act(f, x, TileBuilder::imm(scale), TileBuilder::imm(bias));
+}
+
+Access Ops::cast(const Access& x, Dtype dtype, const Access& dst) {
+  Access d = target(dst, dtype);
+  b.copy(d, x);
+  return d;
+}
+
+Access Ops::recip(const Access& x) {
+  Access d = temp(Dtype::kF32);
+  b.reciprocal(d, x);
+  return d;
+}
+
+}  // namespace trnsim::compiler
