@@ -1,4 +1,5 @@
-// Values: executes instructions on byte-exact SBUF, PSUM and HBM. Knows no time. C++17 interface (used by sim/chip).
+// Values: executes instructions on byte-exact SBUF, PSUM and HBM. Knows no time. C++17 interface (used by
+// sim/chip).
 #pragma once
 
 #include <cstddef>
@@ -28,8 +29,8 @@ struct CoreSizes {
   int64_t psum_bytes_per_partition = 16 * 1024;
 };
 
-// Architectural state of one physical NeuronCore: SBUF, PSUM, stationary matrix, accumulators, sequencer registers
-// and semaphores. New memory is poisoned (NaN pattern), never zero.
+// Architectural state of one physical NeuronCore: SBUF, PSUM, stationary matrix, accumulators, sequencer
+// registers and semaphores. New memory is poisoned (NaN pattern), never zero.
 class Core {
  public:
   explicit Core(const CoreSizes& sizes = {});
@@ -40,8 +41,9 @@ class Core {
   void reset();  // poison memories, clear registers and semaphores
   const CoreSizes& sizes() const;
 
-  // Executes the data effect of one instruction (compute or DMA; no waits, no semaphore update). Register operands
-  // are read from the engine's register file. Register loads and stores count as data instructions here.
+  // Executes the data effect of one instruction (compute or DMA; no waits, no semaphore update). Register
+  // operands are read from the engine's register file. Register loads and stores count as data instructions
+  // here.
   Status execute(const isa::Program& program, const isa::Instruction& instruction,
                  const std::vector<HbmTensor>& hbm);
 
@@ -61,11 +63,12 @@ class Core {
 
 // A program checked and specialised once for repeated runs (operand bounds checked, kernels chosen).
 class PreparedProgram;
-std::shared_ptr<const PreparedProgram> prepare(const isa::Program& program, const CoreSizes& sizes, Status* status);
+std::shared_ptr<const PreparedProgram> prepare(const isa::Program& program, const CoreSizes& sizes,
+                                               Status* status);
 
-// Runs all five streams to their end, honouring semaphores (cleared first), control flow and program order per
-// stream; DMA takes effect at its trigger. Any race-free program gives the same values in any order. Detects
-// deadlock (kHang, names who waits for what) and more than `instruction_budget` instructions.
+// Runs all five streams to their end, honouring semaphores (cleared first), control flow and program order
+// per stream; DMA takes effect at its trigger. Any race-free program gives the same values in any order.
+// Detects deadlock (kHang, names who waits for what) and more than `instruction_budget` instructions.
 Status run(Core& core, const PreparedProgram& program, const std::vector<HbmTensor>& hbm,
            uint64_t instruction_budget = UINT64_MAX);
 

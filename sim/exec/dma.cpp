@@ -1,0 +1,271 @@
+// DMA copies and transposes.
+#include <algorithm>
+#include <cstring>
+
+#include "isa/dtype.h"
+#include "sim/exec/block.h"
+#include "sim/exec/state.h"
+
+namespace trnsim::exec {
+namespace {
+
+// One rectangle of elements: rows x n with a pitch and a step on both sides.
+struct Rectangle {
+  const std::byte* src;
+  std::byte* dst;
+  int64_t src_pitch, dst_pitch, src_step, dst_step, rows, n;
+};
+
+void move_raw(Work&, const Operand& dst, const Operand&, const Rectangle& r) {
+  row_kernels().copy_raw[dst.bytes](r.src, r.src_pitch, r.src_step, r.dst, r.dst_pitch, r.dst_step, r.rows,
+                                    r.n);
+}
+
+// Casts a block of rows at a time through the work buffers.
+template <typename Each>
+void in_blocks(const Rectangle& r, Each each) {
+  const int64_t columns = std::min<int64_t>(r.n, kBlockElements);
+  const int64_t rows = std::max<int64_t>(1, kBlockElements / columns);
+  for (int64_t i = 0; i < r.rows; i += rows) {
+    const int nr = static_cast<int>(std::min(rows, r.rows - i));
+    for (int64_t j = 0; j < r.n; j += columns) {
+      const int nc = static_cast<int>(std::min(columns, r.n - j));
+      each(r.src + i * r.src_pitch + j * r.src_step, r.dst + i * r.dst_pitch + j * r.dst_step, nr, nc);
+    }
+  }
+}
+
+void move_int(Work& w, const Operand& dst, const Operand& src, const Rectangle& r) {
+  const RowKernels& k = row_kernels();
+  in_blocks(r, [&](const std::byte* s, std::byte* d, int rows, int n) {
+    k.load_int[static_cast<int>(src.dtype)](s, r.src_pitch, r.src_step, w.i[0], n, rows, n);
+    k.store_int[static_cast<int>(dst.dtype)](w.i[0], n, d, r.dst_pitch, r.dst_step, rows, n);
+  });
+}
+
+void move_cast(Work& w, const Operand& dst, const Operand& src, const Rectangle& r) {
+  const RowKernels& k = row_kernels();
+  in_blocks(r, [&](const std::byte* s, std::byte* d, int rows, int n) {
+    k.load[static_cast<int>(src.dtype)](s, r.src_pitch, r.src_step, w.f[0], n, rows, n);
+    k.store[static_cast<int>(dst.dtype)](w.f[0], n, d, r.dst_pitch, r.dst_step, rows, n);
+  });
+}
+
+using Move = void (*)(Work&, const Operand&, const Operand&, const Rectangle&);
+Move mover(const Operand& dst, const Operand& src) {
+  if (same_storage(dst.dtype, src.dtype)) return move_raw;
+  return isa::is_integer(dst.dtype) && isa::is_integer(src.dtype) ? move_int : move_cast;
+}
+
+// Position of a side that is walked without a common nest.
+struct Cursor {
+  int dims = 0;
+  std::array<int64_t, isa::kMaxDims + 1> size{}, step{}, index{};
+  std::byte* p = nullptr;
+
+  Cursor(const Operand& o, std::byte* start) : p(start) {
+    const auto add = [&](int64_t s, int64_t t) {
+      size[static_cast<size_t>(dims)] = s;
+      step[static_cast<size_t>(dims++)] = t;
+    };
+    if (o.space != isa::Space::kHbm && o.rows > 1) add(o.rows, o.pitch);
+    for (int i = 0; i < o.pattern.dims; ++i)
+      add(o.pattern.size[static_cast<size_t>(i)], o.pattern.step[static_cast<size_t>(i)]);
+    if (dims == 0) add(1, 0);
+  }
+  int64_t run() const { return size[static_cast<size_t>(dims - 1)] - index[static_cast<size_t>(dims - 1)]; }
+  int64_t inner_step() const { return step[static_cast<size_t>(dims - 1)]; }
+  void advance(int64_t n) {
+    auto i = static_cast<size_t>(dims - 1);
+    index[i] += n;
+    p += n * step[i];
+    while (index[i] == size[i]) {
+      p -= size[i] * step[i];
+      index[i] = 0;
+      if (i == 0) return;
+      --i;
+      ++index[i];
+      p += step[i];
+    }
+  }
+};
+
+void walk(Work& w, Move move, const Operand& dst, std::byte* d, const Operand& src, std::byte* s) {
+  Cursor to(dst, d), from(src, s);
+  for (int64_t left = src.elements(); left > 0;) {
+    const int64_t n = std::min(to.run(), from.run());
+    move(w, dst, src, {from.p, to.p, 0, 0, from.inner_step(), to.inner_step(), 1, n});
+    to.advance(n);
+    from.advance(n);
+    left -= n;
+  }
+}
+
+}  // namespace
+
+void execute_dma_copy(Context& c, const Prepared& p) {
+  const Operand &dst = *p.dst, &src = *p.src0;
+  std::byte* d = c.at(p, dst);
+  std::byte* s = c.at(p, src);
+  const Move move = mover(dst, src);
+  const CopyPlan& plan = *p.copy;
+  if (plan.dims < 0) {
+    walk(c.work, move, dst, d, src, s);
+    return;
+  }
+  if (plan.dims == 0) {
+    move(c.work, dst, src, {s, d, 0, 0, src.bytes, dst.bytes, 1, 1});
+    return;
+  }
+  // The two innermost dims are one rectangle, the others a counter.
+  const auto inner = static_cast<size_t>(plan.dims - 1);
+  Rectangle r{s, d, 0, 0, plan.src_step[inner], plan.dst_step[inner], 1, plan.size[inner]};
+  if (plan.dims == 1) {
+    move(c.work, dst, src, r);
+    return;
+  }
+  r.src_pitch = plan.src_step[inner - 1];
+  r.dst_pitch = plan.dst_step[inner - 1];
+  r.rows = plan.size[inner - 1];
+  const int outer = plan.dims - 2;
+  std::array<int64_t, CopyPlan::kMax> index{};
+  for (;;) {
+    move(c.work, dst, src, r);
+    int i = outer - 1;
+    for (; i >= 0; --i) {
+      const auto u = static_cast<size_t>(i);
+      r.src += plan.src_step[u];
+      r.dst += plan.dst_step[u];
+      if (++index[u] < plan.size[u]) break;
+      r.src -= plan.src_step[u] * plan.size[u];
+      r.dst -= plan.dst_step[u] * plan.size[u];
+      index[u] = 0;
+    }
+    if (i < 0) return;
+  }
+}
+
+void execute_dma_transpose(Context& c, const Prepared& p) {
+  const TransposePlan& t = *p.transpose;
+  const int bytes = p.src0->bytes;
+  std::byte* d = c.at(p, *p.dst);
+  const std::byte* s = c.at(p, *p.src0);
+  const auto step = [](const std::vector<int64_t>& v) { return v.size() > 1 ? v[1] - v[0] : 0; };
+  const auto rows = static_cast<int>(t.src_row.size()), columns = static_cast<int>(t.src_col.size());
+  const auto unit = [&](const std::vector<int64_t>& v) { return v.size() <= 1 || step(v) == bytes; };
+  if (t.uniform && unit(t.src_col) && unit(t.dst_col)) {
+    row_kernels().transpose[bytes](s, step(t.src_row), d, step(t.dst_row), rows, columns);
+    return;
+  }
+  for (size_t j = 0; j < t.src_col.size(); ++j) {
+    for (size_t i = 0; i < t.src_row.size(); ++i) {
+      std::memcpy(d + t.dst_row[j] + t.dst_col[i], s + t.src_row[i] + t.src_col[j],
+                  static_cast<size_t>(bytes));
+    }
+  }
+}
+
+namespace {
+
+// Calls each(table row address, tile row address) for the indices in row-major order; checks them first.
+template <typename Each>
+void for_each_index(Context& c, const Prepared& p, const Operand& table, const Operand& tile, Each each) {
+  const TransposePlan& t = *p.transpose;
+  const int64_t row_step = t.dst_row[0], row_count = t.dst_row[1];
+  std::byte* rows = c.at(p, table);
+  std::byte* cells = c.at(p, tile);
+  const Operand& index = *p.src1;
+  const std::byte* base = c.at(p, index);
+  size_t k = 0;
+  for (int partition = 0; partition < index.rows; ++partition) {
+    for (int64_t j = 0; j < index.n; j += kBlockElements) {
+      const int n = static_cast<int>(std::min<int64_t>(kBlockElements, index.n - j));
+      load_int_block(index, base, partition, 1, j, n, c.work.i[2]);
+      for (int l = 0; l < n; ++l, ++k) {
+        const int64_t i = c.work.i[2][l];
+        if (i < 0 || i >= row_count) {
+          if (p.has(isa::kFlagSkipOutOfBounds)) continue;
+          throw Fault{Status::Kind::kOutOfBounds,
+                      "row index " + std::to_string(i) + " (partition " + std::to_string(partition) +
+                          ", element " + std::to_string(j + l) + " of src1) of tensor '" +
+                          c.tensor_name(table.tensor) + "', which has " + std::to_string(row_count) +
+                          " rows here; at " + c.where(p)};
+        }
+        each(rows + i * row_step, cells + t.src_row[k]);
+      }
+    }
+  }
+}
+
+int64_t element_step(const std::vector<int64_t>& v, int bytes) { return v.size() > 1 ? v[1] - v[0] : bytes; }
+
+// One row from `src` to `dst`, whose element offsets are given.
+void move_row(Work& w, Move move, const Operand& dst, std::byte* d, const std::vector<int64_t>& dst_col,
+              const Operand& src, const std::byte* s, const std::vector<int64_t>& src_col, bool uniform) {
+  if (uniform) {
+    move(w, dst, src,
+         {s, d, 0, 0, element_step(src_col, src.bytes), element_step(dst_col, dst.bytes), 1,
+          static_cast<int64_t>(dst_col.size())});
+    return;
+  }
+  for (size_t e = 0; e < dst_col.size(); ++e) {
+    move(w, dst, src, {s + src_col[e], d + dst_col[e], 0, 0, src.bytes, dst.bytes, 1, 1});
+  }
+}
+
+}  // namespace
+
+void execute_dma_gather(Context& c, const Prepared& p) {
+  const TransposePlan& t = *p.transpose;
+  const Operand &table = *p.src0, &tile = *p.dst;
+  const Move move = mover(tile, table);
+  for_each_index(c, p, table, tile, [&](std::byte* row, std::byte* cell) {
+    move_row(c.work, move, tile, cell, t.src_col, table, row, t.dst_col, t.uniform);
+  });
+}
+
+void execute_dma_scatter(Context& c, const Prepared& p) {
+  const TransposePlan& t = *p.transpose;
+  const Operand &table = *p.dst, &tile = *p.src0;
+  if (p.op0 != isa::AluOp::kAdd) {
+    const Move move = mover(table, tile);
+    for_each_index(c, p, table, tile, [&](std::byte* row, std::byte* cell) {
+      move_row(c.work, move, table, row, t.dst_col, tile, cell, t.src_col, t.uniform);
+    });
+    return;
+  }
+  const RowKernels& k = row_kernels();
+  const bool integer = isa::is_integer(table.dtype) && isa::is_integer(tile.dtype);
+  const auto to = static_cast<int>(table.dtype), from = static_cast<int>(tile.dtype);
+  const auto add = [&](std::byte* row, int64_t row_step, const std::byte* cell, int64_t cell_step,
+                       int64_t count) {
+    for (int64_t j = 0; j < count; j += kBlockElements) {
+      const int n = static_cast<int>(std::min<int64_t>(kBlockElements, count - j));
+      const std::byte* s = cell + j * cell_step;
+      std::byte* d = row + j * row_step;
+      if (integer) {
+        k.load_int[from](s, 0, cell_step, c.work.i[0], n, 1, n);
+        k.load_int[to](d, 0, row_step, c.work.i[1], n, 1, n);
+        k.binary_int[static_cast<int>(isa::AluOp::kAdd)](c.work.i[1], n, c.work.i[0], n, c.work.i[1], n, 1, n,
+                                                         64);
+        k.store_int[to](c.work.i[1], n, d, 0, row_step, 1, n);
+      } else {
+        k.load[from](s, 0, cell_step, c.work.f[0], n, 1, n);
+        k.load[to](d, 0, row_step, c.work.f[1], n, 1, n);
+        k.binary[static_cast<int>(isa::AluOp::kAdd)](c.work.f[1], n, c.work.f[0], n, c.work.f[1], n, 1, n);
+        k.store[to](c.work.f[1], n, d, 0, row_step, 1, n);
+      }
+    }
+  };
+  for_each_index(c, p, table, tile, [&](std::byte* row, std::byte* cell) {
+    if (t.uniform) {
+      add(row, element_step(t.dst_col, table.bytes), cell, element_step(t.src_col, tile.bytes),
+          static_cast<int64_t>(t.dst_col.size()));
+    } else {
+      for (size_t e = 0; e < t.dst_col.size(); ++e)
+        add(row + t.dst_col[e], table.bytes, cell + t.src_col[e], tile.bytes, 1);
+    }
+  });
+}
+
+}  // namespace trnsim::exec

@@ -1,0 +1,231 @@
+// The executable form of instructions: operands resolved to base + pitch + merged dims, bounds checked,
+// kernels chosen.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "isa/program.h"
+#include "sim/exec/exec.h"
+#include "sim/exec/rows.h"
+#include "sim/exec/scratchpad.h"
+
+namespace trnsim::exec {
+
+// Raised while an instruction executes; caught at the public interface.
+struct Fault {
+  Status::Kind kind;
+  std::string message;
+};
+
+// Free-axis dims, outermost first, adjacent dims merged where possible. Steps in bytes.
+struct Pattern {
+  int dims = 0;
+  std::array<int64_t, isa::kMaxDims> size{};
+  std::array<int64_t, isa::kMaxDims> step{};
+
+  int64_t elements() const {
+    int64_t n = 1;
+    for (int i = 0; i < dims; ++i) n *= size[i];
+    return n;
+  }
+};
+
+struct Operand {
+  isa::Space space = isa::Space::kNone;
+  isa::Dtype dtype = isa::Dtype::kF32;
+  uint8_t address_register = isa::kNoRegister;
+  bool dense = false;       // the free axis is one run without gaps
+  bool direct_f32 = false;  // dense, FP32 and aligned: kernels work on the memory itself
+  int bytes = 4;            // of an element
+  int rows = 1;             // partitions; 1 for HBM
+  int64_t n = 1;            // free elements
+  int64_t base = 0;         // byte offset from the start of the memory (partition * pitch + offset)
+  int64_t pitch = 0;        // bytes between partitions
+  int64_t offset = 0;       // as given: inside a partition, or inside the tensor
+  int64_t lo = 0, hi = 0;   // bytes touched, relative to `offset`
+  uint32_t tensor = 0;
+  Pattern pattern;
+
+  bool present() const { return space != isa::Space::kNone; }
+  int64_t elements() const { return rows * n; }
+};
+
+struct Scalar {
+  isa::ScalarOperand::Kind kind = isa::ScalarOperand::Kind::kNone;
+  float value = 0;
+  const Operand* pointer = nullptr;
+
+  bool present() const { return kind != isa::ScalarOperand::Kind::kNone; }
+};
+
+struct Prepared;
+struct Context;
+using ExecuteFn = void (*)(Context&, const Prepared&);
+
+// Plans that only some instructions need (DMA loop nests); owned by the arena.
+struct CopyPlan;
+struct TransposePlan;
+
+struct Prepared {
+  ExecuteFn fn = nullptr;
+  const Operand* dst = nullptr;  // never null: absent operands point to one with space kNone
+  const Operand* src0 = nullptr;
+  const Operand* src1 = nullptr;
+  const Operand* aux = nullptr;
+  Scalar imm0, imm1;
+  const CopyPlan* copy = nullptr;
+  const TransposePlan* transpose = nullptr;
+  RowKernels::Binary tensor_fn = nullptr;
+  RowKernels::BinaryScalar scalar0_fn = nullptr, scalar1_fn = nullptr;
+  RowKernels::BinaryScalar2 fused_fn = nullptr;
+  isa::Opcode opcode = isa::Opcode::kHalt;
+  isa::Engine engine = isa::Engine::kSync;
+  isa::AluOp op0 = isa::AluOp::kNone, op1 = isa::AluOp::kNone;
+  isa::ActFunc func = isa::ActFunc::kCopy;
+  uint8_t reduce_dims = 0;
+  uint8_t reg_dst = 0, reg_a = 0, reg_b = 0;
+  uint16_t flags = 0;
+  uint32_t target = 0;
+  uint32_t location = 0;
+  uint32_t index = 0;  // in its stream
+  int64_t imm = 0;
+  int64_t reduce_length = 1;
+  isa::Sync sync;
+  isa::AffinePattern pattern;
+  std::array<uint32_t, 4> affine_size{};  // dims of dst, for the affine pattern
+  int affine_dims = 0;
+
+  bool has(isa::Flags f) const { return (flags & f) != 0; }
+};
+
+struct CopyPlan {
+  // Common loop nest of both sides, outermost first. dims == -1: the two shapes have no common nest.
+  int dims = 0;
+  static constexpr int kMax = 14;
+  std::array<int64_t, kMax> size{}, dst_step{}, src_step{};
+};
+
+struct TransposePlan {
+  std::vector<int64_t> src_row, src_col;  // byte offsets of src rows / columns
+  std::vector<int64_t> dst_row, dst_col;  // byte offsets of dst rows (= src columns) / columns (= src rows)
+  bool uniform = false;                   // all four have a constant step
+};
+
+// Owns what Prepared points to. Deques keep addresses stable.
+struct Arena {
+  std::deque<Operand> operands;
+  std::deque<CopyPlan> copies;
+  std::deque<TransposePlan> transposes;
+  void clear() {
+    operands.clear();
+    copies.clear();
+    transposes.clear();
+  }
+};
+
+// What a prepared program needs of its source for messages and checks at run time.
+struct ProgramInfo {
+  std::string name;
+  std::vector<std::string> tensor_names;
+  std::vector<uint64_t> tensor_bytes;
+  std::vector<isa::SourceLocation> locations;
+};
+
+// Largest offsets used, so that storage can be poisoned up to there and bindings checked once per run.
+struct Footprint {
+  int64_t sbuf_end = 0;
+  int64_t psum_end = 0;
+  std::vector<uint64_t> hbm_end;  // 0: not touched by a static access
+  std::vector<bool> hbm_used;
+};
+
+class PreparedProgram {
+ public:
+  std::array<std::vector<Prepared>, isa::kNumEngines> streams;
+  Arena arena;
+  ProgramInfo info;
+  Footprint footprint;
+  CoreSizes sizes;
+};
+
+// Resolves one instruction. Throws Fault.
+class Resolver {
+ public:
+  Resolver(const isa::Program& program, const CoreSizes& sizes, Arena& arena, Footprint& footprint)
+      : program_(program), sizes_(sizes), arena_(arena), footprint_(footprint) {}
+  void resolve(const isa::Instruction& instruction, uint32_t index, Prepared* out);
+
+ private:
+  const Operand* operand(const isa::Access& access, const char* role);
+  Scalar scalar(const isa::ScalarOperand& s, const char* role);
+  void choose(const isa::Instruction& instruction, Prepared* p);
+  void choose_elementwise(Prepared* p);
+  void choose_dma(const isa::Instruction& instruction, Prepared* p);
+  [[noreturn]] void fail(Status::Kind kind, const std::string& what) const;
+  [[noreturn]] void illegal(const std::string& what) const { fail(Status::Kind::kIllegal, what); }
+  void need(const Operand* o, const char* role, bool sbuf, bool psum, bool hbm) const;
+  void same_shape(const Operand* a, const char* role_a, const Operand* b, const char* role_b) const;
+  void need_alu(isa::AluOp op, bool integer, const char* field) const;
+
+  const isa::Program& program_;
+  const CoreSizes& sizes_;
+  Arena& arena_;
+  Footprint& footprint_;
+  const isa::Instruction* current_ = nullptr;
+  uint32_t index_ = 0;
+};
+
+// "tensor_tensor on vector (instruction 12, model.py:34: relu)"
+std::string describe(isa::Opcode opcode, isa::Engine engine, uint32_t index, uint32_t location,
+                     const std::vector<isa::SourceLocation>& locations);
+
+// One kernel per group of opcodes.
+void execute_nothing(Context&, const Prepared&);
+void execute_copy(Context&, const Prepared&);
+void execute_tensor_tensor(Context&, const Prepared&);
+void execute_tensor_tensor_int(Context&, const Prepared&);
+void execute_tensor_scalar(Context&, const Prepared&);
+void execute_tensor_scalar_int(Context&, const Prepared&);
+void execute_scalar_tensor_tensor(Context&, const Prepared&);
+void execute_scalar_tensor_tensor_int(Context&, const Prepared&);
+void execute_activation(Context&, const Prepared&);
+void execute_reciprocal(Context&, const Prepared&);
+void execute_memset(Context&, const Prepared&);
+void execute_iota(Context&, const Prepared&);
+void execute_affine_select(Context&, const Prepared&);
+void execute_copy_predicated(Context&, const Prepared&);
+void execute_tensor_reduce(Context&, const Prepared&);
+void execute_tensor_reduce_int(Context&, const Prepared&);
+void execute_partition_reduce(Context&, const Prepared&);
+void execute_partition_reduce_int(Context&, const Prepared&);
+void execute_scan(Context&, const Prepared&);
+void execute_scan_int(Context&, const Prepared&);
+void execute_bn_stats(Context&, const Prepared&);
+void execute_bn_aggr(Context&, const Prepared&);
+void execute_max8(Context&, const Prepared&);
+void execute_max_index8(Context&, const Prepared&);
+void execute_match_replace8(Context&, const Prepared&);
+void execute_load_stationary(Context&, const Prepared&);
+void execute_multiply_moving(Context&, const Prepared&);
+void execute_transpose_tensor(Context&, const Prepared&);
+void execute_transpose_vector(Context&, const Prepared&);
+void execute_philox(Context&, const Prepared&);
+void execute_dma_copy(Context&, const Prepared&);
+void execute_dma_transpose(Context&, const Prepared&);
+void execute_dma_gather(Context&, const Prepared&);
+void execute_dma_scatter(Context&, const Prepared&);
+void execute_reg_move(Context&, const Prepared&);
+void execute_reg_alu(Context&, const Prepared&);
+void execute_reg_load(Context&, const Prepared&);
+void execute_reg_store(Context&, const Prepared&);
+
+// Comparisons of registers; other operations are arithmetic modulo 2^32.
+int32_t register_alu(isa::AluOp op, int32_t a, int32_t b);
+
+}  // namespace trnsim::exec
