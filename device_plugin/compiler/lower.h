@@ -125,9 +125,11 @@ class LowerContext {
 
   // ---- buffers and kernels
   View scratch(Dtype dtype, const std::vector<int64_t>& sizes);  // contiguous
+  View constant_buffer(Dtype dtype, const std::vector<int64_t>& sizes, std::vector<uint8_t> contents);
   void emit(Kernel kernel);
   void copy(const View& dst, const View& src);  // cast; src is broadcast to dst
   void fill(const View& dst, double value);
+  bool aliases(int i, int result = 0);  // result `result` occupies the memory of argument i
   // `in`, or a copy of it when result `result` occupies the memory of argument i: for lowerings that write a
   // result before they have read all of an argument.
   View in_unaliased(int i, int result = 0);
@@ -158,6 +160,7 @@ View view_as_dtype(View v, Dtype dtype);
 bool view_contiguous(const View& v);
 // Other sizes over the same elements in row-major order; nothing when the strides do not allow it.
 std::optional<View> view_reshaped(const View& v, const std::vector<int64_t>& sizes);
+bool view_empty(const View& v);
 std::vector<int64_t> broadcast_sizes(const std::vector<int64_t>& a, const std::vector<int64_t>& b);
 
 // ---- expressions
@@ -200,6 +203,7 @@ class MapBuilder {
   void output(const View& view, Ex a);      // full value; casts to the view's dtype
   void row_output(const View& view, Ex a);  // row value: sizes of the kept axes
   void emit();
+  const MapKernel& kernel() const { return kernel_; }
 
  private:
   Ex add(Expr e);

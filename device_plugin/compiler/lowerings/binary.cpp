@@ -1,0 +1,232 @@
+// Pointwise operators of two or three tensors: arithmetic, comparisons, bits, selection.
+#include <limits>
+
+#include "device_plugin/compiler/lowerings/pointwise.h"
+
+namespace trnsim::compiler {
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+// a + alpha * b; alpha == 1 as a constant costs nothing
+Ex scaled(Pointwise& p, Ex b, int alpha) {
+  auto c = p.context.constant(alpha);
+  if (c && *c == 1.0) return b;
+  return b * p[alpha];
+}
+
+Ex divide(Pointwise& p, int mode) {
+  std::string rounding = p.context.str(mode);
+  if (rounding.empty()) return p.f32(0) / p.f32(1);
+  if (rounding == "floor") return p.map.binary(ExprOp::kFloorDiv, p[0], p[1]);
+  if (rounding == "trunc") return p.map.binary(ExprOp::kTruncDiv, p[0], p[1]);
+  p.context.refuse("rounding mode '" + rounding + "'");
+}
+
+Ex int_power(Pointwise& p, Ex x, int64_t n) {
+  if (n < 0) p.context.refuse("an integer tensor to a negative power");
+  Ex out = p.k(1);
+  bool first = true;
+  for (; n; n >>= 1) {
+    if (n & 1) {
+      out = first ? x : out * x;
+      first = false;
+    }
+    if (n > 1) x = x * x;
+  }
+  return out;
+}
+
+// pow(tensor, constant): the exponents that training code uses have cheap exact forms.
+Ex power_constant(Pointwise& p) {
+  double n = p.context.constant_or_refuse(1, "exponent");
+  Ex x = p[0];
+  if (p.integral())
+    return int_power(p, p.type == Dtype::kBool ? p.map.cast(x, Dtype::kI32) : x, static_cast<int64_t>(n));
+  if (n == 0) return p.k(1);
+  if (n == 1) return x;
+  if (n == 0.5) return p.sqrt(x);
+  if (n == -0.5) return p.map.math(ExprOp::kRsqrt, x);
+  if (n == 2) return x * x;
+  if (n == 3) return x * x * x;
+  if (n == 4) return p.square(x * x);
+  if (n == -1) return p.map.math(ExprOp::kReciprocal, x);
+  if (n == -2) return p.map.math(ExprOp::kReciprocal, x * x);
+  return p.map.binary(ExprOp::kPow, x, p.k(n));
+}
+
+Ex clamp(Pointwise& p, int low, int high) {
+  Ex x = p[0];
+  if (!p.none(low)) x = p.max(x, p[low]);
+  if (!p.none(high)) x = p.min(x, p[high]);
+  return x;
+}
+
+// x * log(y), 0 where x is 0, NaN where y is NaN
+Ex x_log_y(Pointwise& p, bool plus_one) {
+  Ex x = p.f32(0), y = p.f32(1);
+  Ex product = x * (plus_one ? p.log1p(y) : p.log(y));
+  return p.select(p.is_nan(y), y, p.select(x == 0.0, p.map.constant(0), product));
+}
+
+Ex log_add_exp(Pointwise& p, double base_e) {
+  Ex a = p.f32(0), b = p.f32(1);
+  Ex hi = p.max(a, b);
+  Ex d = p.abs(a - b);
+  ExprOp exp = base_e != 0 ? ExprOp::kExp : ExprOp::kExp2;
+  Ex tail = p.log1p(p.map.math(exp, -d));
+  if (base_e == 0) tail = tail * 1.4426950408889634;
+  return p.select(a == b && p.abs(a) == kInf, a, hi + tail);
+}
+
+Ex lerp(Pointwise& p) { return p[0] + p[2] * (p[1] - p[0]); }
+
+Ex fmax_fmin(Pointwise& p, ExprOp op) {
+  Ex a = p[0], b = p[1];
+  Ex r = p.map.binary(op, a, b);
+  if (p.integral()) return r;
+  return p.select(p.is_nan(a), b, p.select(p.is_nan(b), a, r));
+}
+
+Ex bitwise(Pointwise& p, ExprOp op) { return p.map.binary(op, p[0], p[1]); }
+
+Ex shift(Pointwise& p, ExprOp op) {
+  if (!p.integral()) p.context.refuse("shifts of floating-point tensors");
+  Ex n = p[1];
+  Ex r = p.map.binary(op, p[0], n);
+  // PyTorch: counts outside [0, 31] shift everything out
+  Ex out = op == ExprOp::kShl ? p.k(0) : p.select(p[0] < 0.0, p.k(-1), p.k(0));
+  return p.select(n < 0.0 || n > 31.0, out, r);
+}
+
+// (self, other, rtol, atol, equal_nan)
+Ex is_close(Pointwise& p) {
+  Ex a = p.raw(0), b = p.raw(1);
+  Ex same = a == b;
+  if (promote_compute(a.dtype, b.dtype) == Dtype::kF32 && p.context.flag(4)) {
+    same = same || (p.is_nan(p.f32(0)) && p.is_nan(p.f32(1)));
+  }
+  Ex d = p.abs(p.f32(0) - p.f32(1));
+  Ex allowed = p.f32(3) + p.f32(2) * p.abs(p.f32(1));
+  return same || (d <= allowed && d < kInf);
+}
+
+TRNSIM_LOWER(std::vector<LowerRow>{
+    {"aten::add.Tensor", pointwise<[](Pointwise& p) { return p[0] + scaled(p, p[1], 2); }>},
+    {"aten::add.Scalar", pointwise<[](Pointwise& p) { return p[0] + scaled(p, p[1], 2); }>},
+    {"aten::sub.Tensor", pointwise<[](Pointwise& p) { return p[0] - scaled(p, p[1], 2); }>},
+    {"aten::sub.Scalar", pointwise<[](Pointwise& p) { return p[0] - scaled(p, p[1], 2); }>},
+    {"aten::rsub.Tensor", pointwise<[](Pointwise& p) { return p[1] - scaled(p, p[0], 2); }>},
+    {"aten::rsub.Scalar", pointwise<[](Pointwise& p) { return p[1] - scaled(p, p[0], 2); }>},
+    {"aten::mul.Tensor", binary_any<ExprOp::kMul>},
+    {"aten::mul.Scalar", binary_any<ExprOp::kMul>},
+    {"aten::div.Tensor", pointwise<[](Pointwise& p) { return p.f32(0) / p.f32(1); }>},
+    {"aten::div.Scalar", pointwise<[](Pointwise& p) { return p.f32(0) / p.f32(1); }>},
+    {"aten::true_divide.Tensor", pointwise<[](Pointwise& p) { return p.f32(0) / p.f32(1); }>},
+    {"aten::div.Tensor_mode", pointwise<[](Pointwise& p) { return divide(p, 2); }>},
+    {"aten::div.Scalar_mode", pointwise<[](Pointwise& p) { return divide(p, 2); }>},
+    {"aten::floor_divide", binary_any<ExprOp::kFloorDiv>},
+    {"aten::floor_divide.Scalar", binary_any<ExprOp::kFloorDiv>},
+    {"aten::remainder.Tensor", binary_any<ExprOp::kRemainder>},
+    {"aten::remainder.Scalar", binary_any<ExprOp::kRemainder>},
+    {"aten::remainder.Scalar_Tensor", binary_any<ExprOp::kRemainder>},
+    {"aten::fmod.Tensor", binary_any<ExprOp::kFmod>},
+    {"aten::fmod.Scalar", binary_any<ExprOp::kFmod>},
+    {"aten::maximum", binary_any<ExprOp::kMax>},
+    {"aten::minimum", binary_any<ExprOp::kMin>},
+    {"aten::max.other", binary_any<ExprOp::kMax>},
+    {"aten::min.other", binary_any<ExprOp::kMin>},
+    {"aten::fmax", pointwise<[](Pointwise& p) { return fmax_fmin(p, ExprOp::kMax); }>},
+    {"aten::fmin", pointwise<[](Pointwise& p) { return fmax_fmin(p, ExprOp::kMin); }>},
+    {"aten::atan2", binary_any<ExprOp::kAtan2>},
+    {"aten::hypot", pointwise<[](Pointwise& p) {
+       // scaled by the larger side, so that squares cannot overflow
+       Ex a = p.abs(p.f32(0)), b = p.abs(p.f32(1));
+       Ex hi = p.max(a, b), lo = p.min(a, b);
+       Ex r = lo / hi;
+       Ex h = hi * p.sqrt(r * r + 1.0);
+       return p.select(hi == 0.0 || hi == kInf, hi, h);
+     }>},
+    {"aten::copysign.Tensor", pointwise<[](Pointwise& p) {
+       Ex a = p.abs(p.f32(0)), b = p.f32(1);
+       Ex negative = b < 0.0 || (b == 0.0 && p.map.unary(ExprOp::kReciprocal, b) < 0.0);
+       return p.select(negative, -a, a);
+     }>},
+    {"aten::copysign.Scalar", pointwise<[](Pointwise& p) {
+       Ex a = p.abs(p.f32(0)), b = p.f32(1);
+       Ex negative = b < 0.0 || (b == 0.0 && p.map.unary(ExprOp::kReciprocal, b) < 0.0);
+       return p.select(negative, -a, a);
+     }>},
+    {"aten::heaviside", pointwise<[](Pointwise& p) {
+       Ex x = p[0];
+       return p.select(x == 0.0, p[1], p.map.cast(x > 0.0, p.type));
+     }>},
+    {"aten::xlogy.Tensor", pointwise<[](Pointwise& p) { return x_log_y(p, false); }>},
+    {"aten::xlogy.Scalar_Self", pointwise<[](Pointwise& p) { return x_log_y(p, false); }>},
+    {"aten::xlogy.Scalar_Other", pointwise<[](Pointwise& p) { return x_log_y(p, false); }>},
+    {"aten::special_xlog1py", pointwise<[](Pointwise& p) { return x_log_y(p, true); }>},
+    {"aten::special_xlog1py.self_scalar", pointwise<[](Pointwise& p) { return x_log_y(p, true); }>},
+    {"aten::special_xlog1py.other_scalar", pointwise<[](Pointwise& p) { return x_log_y(p, true); }>},
+    {"aten::logaddexp", pointwise<[](Pointwise& p) { return log_add_exp(p, 1); }>},
+    {"aten::logaddexp2", pointwise<[](Pointwise& p) { return log_add_exp(p, 0); }>},
+
+    {"aten::pow.Tensor_Scalar", pointwise<[](Pointwise& p) { return power_constant(p); }>, const_arg(1)},
+    {"aten::pow.Tensor_Tensor", binary_any<ExprOp::kPow>},
+    {"aten::pow.Scalar", binary_any<ExprOp::kPow>},
+
+    {"aten::clamp", pointwise<[](Pointwise& p) { return clamp(p, 1, 2); }>},
+    {"aten::clamp.Tensor", pointwise<[](Pointwise& p) { return clamp(p, 1, 2); }>},
+    {"aten::clamp_min", pointwise<[](Pointwise& p) { return p.max(p[0], p[1]); }>},
+    {"aten::clamp_min.Tensor", pointwise<[](Pointwise& p) { return p.max(p[0], p[1]); }>},
+    {"aten::clamp_max", pointwise<[](Pointwise& p) { return p.min(p[0], p[1]); }>},
+    {"aten::clamp_max.Tensor", pointwise<[](Pointwise& p) { return p.min(p[0], p[1]); }>},
+
+    {"aten::addcmul", pointwise<[](Pointwise& p) { return p[0] + p[3] * p[1] * p[2]; }>},
+    {"aten::addcdiv", pointwise<[](Pointwise& p) { return p[0] + p[3] * p[1] / p[2]; }>},
+    {"aten::lerp.Scalar", pointwise<[](Pointwise& p) { return lerp(p); }>},
+    {"aten::lerp.Tensor", pointwise<[](Pointwise& p) { return lerp(p); }>},
+
+    {"aten::eq.Tensor", compare<ExprOp::kEq>},
+    {"aten::eq.Scalar", compare<ExprOp::kEq>},
+    {"aten::ne.Tensor", compare<ExprOp::kNe>},
+    {"aten::ne.Scalar", compare<ExprOp::kNe>},
+    {"aten::lt.Tensor", compare<ExprOp::kLt>},
+    {"aten::lt.Scalar", compare<ExprOp::kLt>},
+    {"aten::le.Tensor", compare<ExprOp::kLe>},
+    {"aten::le.Scalar", compare<ExprOp::kLe>},
+    {"aten::gt.Tensor", compare<ExprOp::kGt>},
+    {"aten::gt.Scalar", compare<ExprOp::kGt>},
+    {"aten::ge.Tensor", compare<ExprOp::kGe>},
+    {"aten::ge.Scalar", compare<ExprOp::kGe>},
+    {"aten::logical_and", compare<ExprOp::kAnd>},
+    {"aten::logical_or", compare<ExprOp::kOr>},
+    {"aten::logical_xor", compare<ExprOp::kXor>},
+    {"aten::isclose", pointwise<[](Pointwise& p) { return is_close(p); }>},
+
+    {"aten::bitwise_and.Tensor", pointwise<[](Pointwise& p) { return bitwise(p, ExprOp::kBitAnd); }>},
+    {"aten::bitwise_and.Scalar", pointwise<[](Pointwise& p) { return bitwise(p, ExprOp::kBitAnd); }>},
+    {"aten::bitwise_or.Tensor", pointwise<[](Pointwise& p) { return bitwise(p, ExprOp::kBitOr); }>},
+    {"aten::bitwise_or.Scalar", pointwise<[](Pointwise& p) { return bitwise(p, ExprOp::kBitOr); }>},
+    {"aten::bitwise_xor.Tensor", pointwise<[](Pointwise& p) { return bitwise(p, ExprOp::kBitXor); }>},
+    {"aten::bitwise_xor.Scalar", pointwise<[](Pointwise& p) { return bitwise(p, ExprOp::kBitXor); }>},
+    {"aten::bitwise_left_shift.Tensor", pointwise<[](Pointwise& p) { return shift(p, ExprOp::kShl); }>},
+    {"aten::bitwise_left_shift.Tensor_Scalar",
+     pointwise<[](Pointwise& p) { return shift(p, ExprOp::kShl); }>},
+    {"aten::bitwise_right_shift.Tensor", pointwise<[](Pointwise& p) { return shift(p, ExprOp::kShr); }>},
+    {"aten::bitwise_right_shift.Tensor_Scalar",
+     pointwise<[](Pointwise& p) { return shift(p, ExprOp::kShr); }>},
+    {"aten::__lshift__.Tensor", pointwise<[](Pointwise& p) { return shift(p, ExprOp::kShl); }>},
+    {"aten::__lshift__.Scalar", pointwise<[](Pointwise& p) { return shift(p, ExprOp::kShl); }>},
+    {"aten::__rshift__.Tensor", pointwise<[](Pointwise& p) { return shift(p, ExprOp::kShr); }>},
+    {"aten::__rshift__.Scalar", pointwise<[](Pointwise& p) { return shift(p, ExprOp::kShr); }>},
+
+    {"aten::where.self", pointwise<[](Pointwise& p) { return p.select(p.raw(0), p[1], p[2]); }>},
+    {"aten::where.ScalarSelf", pointwise<[](Pointwise& p) { return p.select(p.raw(0), p[1], p[2]); }>},
+    {"aten::where.ScalarOther", pointwise<[](Pointwise& p) { return p.select(p.raw(0), p[1], p[2]); }>},
+    {"aten::where.Scalar", pointwise<[](Pointwise& p) { return p.select(p.raw(0), p[1], p[2]); }>},
+    {"aten::masked_fill.Scalar", pointwise<[](Pointwise& p) { return p.select(p.raw(1), p[2], p[0]); }>},
+    {"aten::masked_fill.Tensor", pointwise<[](Pointwise& p) { return p.select(p.raw(1), p[2], p[0]); }>},
+});
+
+}  // namespace
+}  // namespace trnsim::compiler

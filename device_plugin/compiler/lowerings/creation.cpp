@@ -1,0 +1,101 @@
+// Tensors from nothing: constants, ranges, identity.
+#include "device_plugin/compiler/lowerings/pointwise.h"
+
+namespace trnsim::compiler {
+namespace {
+
+template <int value_arg>
+void lower_fill(LowerContext& c) {
+  View out = c.out(0);
+  if (view_empty(out)) return;
+  MapBuilder m(c, out.sizes);
+  m.output(out, m.operand(value_arg));
+  m.emit();
+}
+
+template <int value>
+void lower_constant(LowerContext& c) {
+  View out = c.out(0);
+  if (!view_empty(out)) c.fill(out, value);
+}
+
+// start + i * step; integer results stay exact
+template <int start_arg, int step_arg>
+void lower_arange(LowerContext& c) {
+  View out = c.out(0);
+  if (view_empty(out)) return;
+  MapBuilder m(c, out.sizes);
+  Dtype t = compute_dtype(out.dtype);
+  Ex x = m.cast(m.iota(0), t);
+  if (step_arg >= 0) {
+    auto step = c.constant(step_arg);
+    if (!step || *step != 1) x = x * m.cast(m.operand(step_arg), t);
+  }
+  if (start_arg >= 0) {
+    auto start = c.constant(start_arg);
+    if (!start || *start != 0) x = m.cast(m.operand(start_arg), t) + x;
+  }
+  m.output(out, x);
+  m.emit();
+}
+
+// Both ends are exact: the upper half counts back from the end.
+Ex linspace(LowerContext& c, MapBuilder& m, int64_t steps) {
+  Ex start = m.cast(m.operand(0), Dtype::kF32), end = m.cast(m.operand(1), Dtype::kF32);
+  Ex i = m.cast(m.iota(0), Dtype::kF32);
+  if (steps <= 1) return start + i;
+  Ex step = (end - start) / static_cast<double>(steps - 1);
+  return m.select(i < static_cast<double>(steps / 2), start + step * i,
+                  end - step * (static_cast<double>(steps - 1) - i));
+}
+
+void lower_linspace(LowerContext& c) {  // (start, end, steps)
+  View out = c.out(0);
+  if (view_empty(out)) return;
+  MapBuilder m(c, out.sizes);
+  m.output(out, linspace(c, m, out.numel()));
+  m.emit();
+}
+
+void lower_logspace(LowerContext& c) {  // (start, end, steps, base)
+  View out = c.out(0);
+  if (view_empty(out)) return;
+  MapBuilder m(c, out.sizes);
+  m.output(out, m.binary(ExprOp::kPow, m.cast(m.operand(3), Dtype::kF32), linspace(c, m, out.numel())));
+  m.emit();
+}
+
+void lower_eye(LowerContext& c) {
+  View out = c.out(0);
+  if (view_empty(out)) return;
+  MapBuilder m(c, out.sizes);
+  m.output(out, m.iota(0) == m.iota(1));
+  m.emit();
+}
+
+TRNSIM_LOWER(std::vector<LowerRow>{
+    {"aten::fill.Scalar", lower_fill<1>},
+    {"aten::fill.Tensor", lower_fill<1>},
+    {"aten::full", lower_fill<1>},
+    {"aten::full_like", lower_fill<1>},
+    {"aten::new_full", lower_fill<2>},
+    {"aten::scalar_tensor", lower_fill<0>},
+    {"aten::zero", lower_constant<0>},
+    {"aten::zeros", lower_constant<0>},
+    {"aten::zeros_like", lower_constant<0>},
+    {"aten::new_zeros", lower_constant<0>},
+    {"aten::ones", lower_constant<1>},
+    {"aten::ones_like", lower_constant<1>},
+    {"aten::new_ones", lower_constant<1>},
+    {"aten::arange", lower_arange<-1, -1>},
+    {"aten::arange.start", lower_arange<0, -1>},
+    {"aten::arange.start_step", lower_arange<0, 2>},
+    {"aten::range.step", lower_arange<0, 2>},
+    {"aten::linspace", lower_linspace},
+    {"aten::logspace", lower_logspace},
+    {"aten::eye", lower_eye},
+    {"aten::eye.m", lower_eye},
+});
+
+}  // namespace
+}  // namespace trnsim::compiler

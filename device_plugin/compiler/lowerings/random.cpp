@@ -1,0 +1,249 @@
+// Random numbers: one Philox word per element, reproducible from (seed, offset) alone.
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "device_plugin/compiler/lowerings/pointwise.h"
+
+namespace trnsim::compiler {
+namespace {
+
+int32_t philox_slot(LowerContext& c) {
+  const auto* p = std::get_if<std::vector<ParamRef>>(&c.arg(c.num_args() - 1));
+  if (!p || p->size() != 4)
+    throw_internal(c.node().op + ": the last argument has to be the four Philox words");
+  for (size_t i = 1; i < 4; ++i) {
+    if ((*p)[i].slot != (*p)[0].slot + static_cast<int32_t>(i)) {
+      throw_internal(c.node().op + ": the four Philox words have to be in consecutive slots");
+    }
+  }
+  return (*p)[0].slot;
+}
+
+View draw(LowerContext& c, RandomKernel::Dist dist, Dtype dtype, const std::vector<int64_t>& sizes) {
+  View v = c.scratch(dtype, sizes);
+  if (view_empty(v)) return v;
+  RandomKernel k;
+  k.dist = dist;
+  k.out = v;
+  k.philox_slot = philox_slot(c);
+  c.emit(std::move(k));
+  return v;
+}
+
+View uniform(LowerContext& c, const std::vector<int64_t>& sizes) {  // [0, 1)
+  return draw(c, RandomKernel::Dist::kUniform, Dtype::kF32, sizes);
+}
+
+// A distribution with two parameters that the kernel applies itself.
+template <RandomKernel::Dist dist>
+void lower_two_parameters(LowerContext& c) {  // (self, a, b, generator)
+  View out = c.out(0);
+  if (view_empty(out)) return;
+  const ParamRef* a = std::get_if<ParamRef>(&c.arg(1));
+  const ParamRef* b = std::get_if<ParamRef>(&c.arg(2));
+  if (a && b && a->dtype == Dtype::kF32 && b->dtype == Dtype::kF32 && isa::is_float(out.dtype)) {
+    RandomKernel k;
+    k.dist = dist;
+    k.out = out;
+    k.philox_slot = philox_slot(c);
+    k.param_a = a->slot;
+    k.param_b = b->slot;
+    c.emit(std::move(k));
+    return;
+  }
+  View r = draw(c, dist, Dtype::kF32, out.sizes);
+  MapBuilder m(c, out.sizes);
+  Ex x = m.input(r), lo = m.cast(m.operand(1), Dtype::kF32), hi = m.cast(m.operand(2), Dtype::kF32);
+  m.output(out, dist == RandomKernel::Dist::kUniform ? lo + x * (hi - lo) : lo + x * hi);
+  m.emit();
+}
+
+// Every element is a function of one uniform number and the arguments.
+template <auto F>
+void from_uniform(LowerContext& c) {
+  View out = c.out(0);
+  if (view_empty(out)) return;
+  View u = uniform(c, out.sizes);
+  MapBuilder m(c, out.sizes);
+  Pointwise p{c, m, Dtype::kF32};
+  m.output(out, F(p, m.input(u)));
+  m.emit();
+}
+
+Ex negative_log(Pointwise& p, Ex u) { return -p.log1p(-u); }  // u < 1, so this is finite; an Exp(1) number
+
+// [low, high) as integers
+void random_range(LowerContext& c, int64_t low, int64_t high) {
+  View out = c.out(0);
+  if (view_empty(out)) return;
+  uint64_t range = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
+  if (range == 0) throw_user_error("random_ expects 'from' to be less than 'to'");
+  MapBuilder m(c, out.sizes);
+  if (range <= (uint64_t{1} << 24)) {  // FP32 holds these exactly
+    View u = uniform(c, out.sizes);
+    double n = static_cast<double>(range);
+    Ex x = m.unary(ExprOp::kFloor, m.input(u) * n);
+    x = m.binary(ExprOp::kMin, x, m.constant(n - 1));
+    if (low != 0) x = m.cast(x, Dtype::kI32) + m.constant(static_cast<double>(low), Dtype::kI32);
+    m.output(out, x);
+    m.emit();
+    return;
+  }
+  // The device has 32-bit integers: larger ranges give their lowest 31 bits.
+  View bits = draw(c, RandomKernel::Dist::kBits, Dtype::kI32, out.sizes);
+  Ex x =
+      m.binary(ExprOp::kBitAnd, m.input(bits), m.constant(std::numeric_limits<int32_t>::max(), Dtype::kI32));
+  uint64_t int31 = uint64_t{1} << 31;
+  if (range < int31) x = m.binary(ExprOp::kRemainder, x, m.constant(static_cast<double>(range), Dtype::kI32));
+  if (low != 0) x = x + m.constant(static_cast<double>(low), Dtype::kI32);
+  m.output(out, x);
+  m.emit();
+}
+
+void lower_random(
+    LowerContext& c) {  // (self, generator): 0 .. the largest value that every integer below has exactly
+  int64_t high = int64_t{1} << 31;
+  switch (c.out_type(0).dtype) {
+    case Dtype::kBool:
+      high = 2;
+      break;
+    case Dtype::kI8:
+      high = 128;
+      break;
+    case Dtype::kU8:
+      high = 256;
+      break;
+    case Dtype::kI16:
+      high = 32768;
+      break;
+    case Dtype::kBF16:
+      high = 257;
+      break;
+    case Dtype::kF16:
+      high = 2049;
+      break;
+    case Dtype::kF32:
+    case Dtype::kF64:
+      high = (int64_t{1} << 24);
+      break;
+    default:
+      break;
+  }
+  random_range(c, 0, high);
+}
+void lower_random_to(LowerContext& c) { random_range(c, 0, c.int_arg(1)); }
+void lower_random_from(LowerContext& c) {  // (self, from, to, generator)
+  random_range(c, c.int_arg(1), c.int_or(2, int64_t{1} << 31));
+}
+
+// (input, p, train) -> (out, mask)
+void lower_dropout(LowerContext& c) {
+  View x = c.in(0), out = c.out(0);
+  if (view_empty(out)) return;
+  if (!c.is_none(2) && !c.flag(2)) {
+    c.copy(out, x);
+    if (c.wanted(1)) c.fill(c.out(1), 1);
+    return;
+  }
+  View u = uniform(c, out.sizes);
+  MapBuilder m(c, out.sizes);
+  Ex p = m.cast(m.operand(1), Dtype::kF32);
+  Ex keep = m.input(u) >= p;
+  Ex scale = 1.0 / (1.0 - p);
+  m.output(out, m.select(keep, m.input(x) * scale, m.constant(0)));
+  if (c.wanted(1)) m.output(c.out(1), keep);
+  m.emit();
+}
+
+// Draws without replacement are the largest p / Exp(1); a single draw is their maximum.
+void lower_multinomial(LowerContext& c) {  // (self, num_samples, replacement, generator)
+  View p = c.in(0), out = c.out(0);
+  int64_t n = c.int_arg(1);
+  if (c.flag(2) && n > 1) {  // invert the cumulative sum
+    View cumulative = c.scratch(Dtype::kF32, p.sizes);
+    View wide = c.scratch(Dtype::kF32, p.sizes);
+    c.copy(wide, p);
+    int last = static_cast<int>(p.sizes.size()) - 1;
+    c.emit(ScanKernel{wide, cumulative, last, ReduceOp::kSum});
+    View u = uniform(c, out.sizes);
+    std::vector<int64_t> domain = out.sizes;
+    domain.push_back(p.sizes.back());
+    MapBuilder m(c, domain, static_cast<int>(out.sizes.size()));
+    View total = view_sliced(cumulative, last, p.sizes.back() - 1, 1);
+    Ex target = m.row_input(u) * m.row_input(total);
+    Ex below = m.input(view_unsqueezed(cumulative, last)) <= target;
+    Ex index = m.reduce(ReduceOp::kSum, m.cast(below, Dtype::kI32));
+    m.row_output(
+        out, m.binary(ExprOp::kMin, index, m.constant(static_cast<double>(p.sizes.back() - 1), Dtype::kI32)));
+    m.emit();
+    return;
+  }
+  View u = uniform(c, p.sizes), score = c.scratch(Dtype::kF32, p.sizes);
+  MapBuilder m(c, p.sizes);
+  Pointwise w{c, m, Dtype::kF32};
+  Ex weight = m.cast(m.input(p), Dtype::kF32);
+  // a zero weight must never win, whatever was drawn
+  m.output(score, m.select(weight > 0.0, weight / w.max(negative_log(w, m.input(u)), m.constant(1e-30)),
+                           m.constant(-1)));
+  m.emit();
+  c.emit(TopKernel{score, View{}, out, n, true});
+}
+
+// randperm(n): the order of random keys
+void lower_randperm(LowerContext& c) {
+  View out = c.out(0);
+  if (view_empty(out)) return;
+  View u = uniform(c, out.sizes);
+  View order = isa::is_float(out.dtype) ? c.scratch(Dtype::kI32, out.sizes) : out;
+  c.emit(TopKernel{u, View{}, order, out.sizes[0], false});
+  if (order.buffer != out.buffer) c.copy(out, order);
+}
+
+Ex below_probability(Pointwise& p, Ex u, Ex probability) { return p.map.cast(u < probability, Dtype::kF32); }
+
+TRNSIM_LOWER(std::vector<LowerRow>{
+    {"aten::uniform", lower_two_parameters<RandomKernel::Dist::kUniform>, 0, true},
+    {"aten::normal_functional", lower_two_parameters<RandomKernel::Dist::kNormal>, 0, true},
+    {"aten::bernoulli", from_uniform<[](Pointwise& p, Ex u) { return below_probability(p, u, p.f32(0)); }>, 0,
+     true},
+    {"aten::bernoulli.p", from_uniform<[](Pointwise& p, Ex u) { return below_probability(p, u, p.f32(1)); }>,
+     0, true},
+    {"aten::bernoulli.Tensor",
+     from_uniform<[](Pointwise& p, Ex u) { return below_probability(p, u, p.f32(1)); }>, 0, true},
+    {"aten::exponential", from_uniform<[](Pointwise& p, Ex u) { return negative_log(p, u) / p.f32(1); }>, 0,
+     true},
+    {"aten::geometric", from_uniform<[](Pointwise& p, Ex u) {
+       // ceil(log(1 - u) / log(1 - p)), at least 1
+       Ex q = p.map.unary(ExprOp::kCeil, p.log1p(-u) / p.log1p(-p.f32(1)));
+       return p.max(q, p.map.constant(1));
+     }>,
+     0, true},
+    {"aten::cauchy", from_uniform<[](Pointwise& p, Ex u) {
+       return p.f32(1) + p.f32(2) * p.map.math(ExprOp::kTan, (u - 0.5) * std::numbers::pi);
+     }>,
+     0, true},
+    {"aten::log_normal",
+     [](LowerContext& c) {
+       View out = c.out(0);
+       if (view_empty(out)) return;
+       View n = draw(c, RandomKernel::Dist::kNormal, Dtype::kF32, out.sizes);
+       MapBuilder m(c, out.sizes);
+       Pointwise p{c, m, Dtype::kF32};
+       m.output(out, p.exp(p.f32(1) + p.f32(2) * m.input(n)));
+       m.emit();
+     },
+     0, true},
+    {"aten::random", lower_random, 0, true},
+    {"aten::random.to", lower_random_to, 0, true},
+    {"aten::random.from", lower_random_from, 0, true},
+    {"aten::native_dropout", lower_dropout, 0, true},
+    {"aten::native_dropout_backward", pointwise<[](Pointwise& p) {  // (grad, mask, scale)
+       return p.f32(0) * p.f32(1) * p.f32(2);
+     }>},
+    {"aten::multinomial", lower_multinomial, 0, true},
+    {"aten::randperm", lower_randperm, 0, true},
+});
+
+}  // namespace
+}  // namespace trnsim::compiler
