@@ -59,7 +59,9 @@ Engines legal_engines(const Instruction& i) {
       r.add(Engine::kVector);
       if (i.flags & (isa::kFlagReverse0 | isa::kFlagReverse1) || wants_exact_integer(i)) return r;
       bool second = i.op1 != AluOp::kNone;
-      auto basic = [](AluOp op) { return op == AluOp::kAdd || op == AluOp::kSubtract || op == AluOp::kMultiply; };
+      auto basic = [](AluOp op) {
+        return op == AluOp::kAdd || op == AluOp::kSubtract || op == AluOp::kMultiply;
+      };
       if (!psum && basic(i.op0) && (!second || basic(i.op1))) r.add(Engine::kGpSimd);
       if (second ? i.op0 == AluOp::kMultiply && i.op1 == AluOp::kAdd
                  : i.op0 == AluOp::kMultiply || i.op0 == AluOp::kAdd) {

@@ -251,7 +251,8 @@ View LowerContext::scratch(Dtype dtype, const std::vector<int64_t>& sizes) {
   return v;
 }
 
-View LowerContext::constant_buffer(Dtype dtype, const std::vector<int64_t>& sizes, std::vector<uint8_t> contents) {
+View LowerContext::constant_buffer(Dtype dtype, const std::vector<int64_t>& sizes,
+                                   std::vector<uint8_t> contents) {
   View v = scratch(dtype, sizes);
   Buffer& b = list_.buffers.back();
   b.kind = Buffer::Kind::kConstant;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "device_plugin/compiler/lower.h"
@@ -61,7 +62,8 @@ Ex MapBuilder::add(Expr e) {
   for (size_t i = 0; i < kernel_.exprs.size(); ++i) {
     const Expr& o = kernel_.exprs[i];
     if (o.op == e.op && o.dtype == e.dtype && o.cast_to == e.cast_to && o.a == e.a && o.b == e.b &&
-        o.c == e.c && o.index == e.index && o.value == e.value && o.reduce == e.reduce) {
+        o.c == e.c && o.index == e.index && o.value == e.value &&
+        std::signbit(o.value) == std::signbit(e.value) && o.reduce == e.reduce) {
       return {this, static_cast<int32_t>(i), e.dtype};
     }
   }
@@ -187,6 +189,7 @@ Ex MapBuilder::reduce(ReduceOp op, Ex a) {
     a = cast(a, Dtype::kBool);
   else if (a.dtype == Dtype::kBool)
     a = cast(a, Dtype::kI32);
+  if (kernel_.num_kept == static_cast<int>(kernel_.domain.size())) return a;  // over no axes
   Expr e;
   e.op = ExprOp::kReduce;
   e.dtype = a.dtype;

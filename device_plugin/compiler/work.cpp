@@ -1,0 +1,111 @@
+#include "device_plugin/compiler/work.h"
+
+#include <algorithm>
+
+namespace trnsim::compiler {
+namespace {
+
+uint64_t product(const std::vector<int64_t>& v) {
+  uint64_t n = 1;
+  for (int64_t s : v) n *= static_cast<uint64_t>(s);
+  return n;
+}
+
+bool is_arithmetic(ExprOp op) {
+  switch (op) {
+    case ExprOp::kInput:
+    case ExprOp::kParam:
+    case ExprOp::kConst:
+    case ExprOp::kIota:
+    case ExprOp::kCast:
+      return false;
+    default:
+      return true;
+  }
+}
+
+struct Counter {
+  const KernelList& list;
+  Work work;
+
+  // Scratch could stay on chip: only what enters and leaves the program counts. Broadcast elements count
+  // once.
+  void touch(const View& v) {
+    if (v.buffer < 0 || list.buffers[static_cast<size_t>(v.buffer)].kind == Buffer::Kind::kScratch) return;
+    uint64_t n = 1;
+    for (size_t d = 0; d < v.sizes.size(); ++d) {
+      if (v.strides[d] != 0 || v.sizes[d] == 0) n *= static_cast<uint64_t>(v.sizes[d]);
+    }
+    work.hbm_bytes += n * isa::dtype_bytes(v.dtype);
+  }
+  void operator()(const MapKernel& k) {
+    for (const View& v : k.inputs) touch(v);
+    for (const auto& o : k.outputs) touch(o.view);
+    uint64_t ops = 0;
+    for (const Expr& e : k.exprs) ops += is_arithmetic(e.op) ? 1 : 0;
+    work.flops += ops * product(k.domain);
+  }
+  void operator()(const DotKernel& k) {
+    touch(k.a);
+    touch(k.b);
+    touch(k.out);
+    for (const View& v : k.extra) touch(v);
+    work.flops += 2 * product(k.out.sizes) * static_cast<uint64_t>(k.a.sizes.back());
+  }
+  void operator()(const ConvKernel& k) {
+    touch(k.input);
+    touch(k.weight);
+    touch(k.out);
+    touch(k.bias);
+    // per output element: one multiply-add per weight of its group
+    uint64_t taps = product(k.weight.sizes) / std::max<uint64_t>(1, static_cast<uint64_t>(k.weight.sizes[0]));
+    work.flops += 2 * product(k.out.sizes) * taps;
+  }
+  void operator()(const WindowKernel& k) {
+    touch(k.input);
+    touch(k.out);
+    touch(k.indices);
+    work.flops += product(k.out.sizes) * product(k.kernel);
+  }
+  void operator()(const MoveKernel& k) {
+    touch(k.src);
+    touch(k.dst);
+  }
+  void operator()(const GatherKernel& k) {
+    for (const View& v : k.index) touch(v);
+    touch(k.out);
+    work.hbm_bytes += product(k.out.sizes) * isa::dtype_bytes(k.src.dtype);
+  }
+  void operator()(const ScatterKernel& k) {
+    for (const View& v : k.index) touch(v);
+    touch(k.src);
+    uint64_t n = product(k.src.sizes);
+    bool add = k.combine == ScatterKernel::Combine::kAdd;
+    work.hbm_bytes += n * isa::dtype_bytes(k.out.dtype) * (add ? 2 : 1);
+    work.flops += add ? n : 0;
+  }
+  void operator()(const ScanKernel& k) {
+    touch(k.input);
+    touch(k.out);
+    work.flops += product(k.input.sizes);
+  }
+  void operator()(const TopKernel& k) {
+    touch(k.input);
+    touch(k.values);
+    touch(k.indices);
+  }
+  void operator()(const RandomKernel& k) {
+    touch(k.out);
+    touch(k.probability);
+  }
+};
+
+}  // namespace
+
+Work count_work(const KernelList& list) {
+  Counter counter{list, {}};
+  for (const Kernel& k : list.kernels) std::visit(counter, k);
+  return counter.work;
+}
+
+}  // namespace trnsim::compiler
