@@ -187,6 +187,13 @@ uint64_t Driver::memory_peak() const {
   return sum;
 }
 
+Status Driver::map_stack(int core, std::byte** base) {
+  HbmStack* stack = nullptr;
+  if (Status s = stack_of(core, &stack); !s.ok()) return s;
+  *base = stack->data(0);
+  return {};
+}
+
 std::string Driver::memory_table(int core) const {
   const int per_stack = options_.machine.cores_per_device / options_.machine.stacks_per_device;
   const int first = core / per_stack * per_stack;

@@ -81,6 +81,7 @@ class Driver {
   uint64_t memory_limit(int core) const;  // bytes of the stack that can be handed out
   uint64_t memory_used(int core) const;
   uint64_t memory_peak() const;  // sum over the stacks of this process
+  Status map_stack(int core, std::byte** base);  // host view of the whole stack beside a core
   std::string memory_table(int core) const;  // for out-of-memory reports
 
   // --- programs

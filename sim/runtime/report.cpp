@@ -1,0 +1,244 @@
+// The report: what ran, how long it took on the simulated chip, what bound it, what it would cost.
+#include <boost/json.hpp>
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "sim/runtime/log.h"
+#include "sim/runtime/runtime.h"
+#include "sim/runtime/trnsim_ext.h"
+
+namespace trnsim::runtime {
+
+namespace {
+
+namespace json = boost::json;
+
+constexpr int kSchemaVersion = 1;
+constexpr double kPsPerNs = 1000.0;
+constexpr const char* kEngineNames[isa::kNumEngines] = {"tensor", "vector", "scalar", "gpsimd", "sync"};
+
+// A part that explains less than this share of the time does not bound the run.
+constexpr double kBoundShare = 0.5;
+
+double ns(int64_t ps) { return static_cast<double>(ps) / kPsPerNs; }
+
+void add(Totals& to, const Totals& from) {
+  to.simulated_ps = std::max(to.simulated_ps, from.simulated_ps);  // cores run side by side
+  to.launches += from.launches;
+  to.instructions += from.instructions;
+  to.memo_hits += from.memo_hits;
+  to.memo_misses += from.memo_misses;
+  for (size_t e = 0; e < to.engines.size(); ++e) {
+    to.engines[e].busy_ps += from.engines[e].busy_ps;
+    to.engines[e].instructions += from.engines[e].instructions;
+  }
+  to.dma_busy_ps += from.dma_busy_ps;
+  to.dma_bytes_read += from.dma_bytes_read;
+  to.dma_bytes_written += from.dma_bytes_written;
+  to.dma_descriptors += from.dma_descriptors;
+  to.flops += from.flops;
+  to.bytes += from.bytes;
+}
+
+std::vector<std::string> split_overrides(const std::string& text) {
+  std::vector<std::string> out;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    if (end > begin) out.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return out;
+}
+
+json::object roofline(const config::Config& c, const Totals& t, int64_t core_ps) {
+  const double seconds = static_cast<double>(core_ps) * 1e-12;
+  // FP32 rate is the safe lower peak, BF16 the upper: the report gives both so that neither is mistaken for the other.
+  const double peak_half = config::peak_half_flops_per_second(c);
+  const double peak_fp32 = config::peak_fp32_flops_per_second(c);
+  const double peak_bytes = config::hbm_bytes_per_second_per_core(c);
+  json::object r;
+  r["flops"] = t.flops;
+  r["bytes"] = t.bytes;
+  r["intensity_flops_per_byte"] = t.bytes == 0 ? 0.0 : static_cast<double>(t.flops) / static_cast<double>(t.bytes);
+  r["peak_flops_per_s"] = peak_half;
+  r["peak_fp32_flops_per_s"] = peak_fp32;
+  r["peak_bytes_per_s"] = peak_bytes;
+  r["achieved_flops_per_s"] = seconds > 0 ? static_cast<double>(t.flops) / seconds : 0.0;
+  r["achieved_bytes_per_s"] = seconds > 0 ? static_cast<double>(t.bytes) / seconds : 0.0;
+  // What keeps the chip: the busiest part, when it explains at least half of the time.
+  struct Part {
+    const char* name;
+    int64_t busy_ps;
+  };
+  Part best{"latency", 0};
+  constexpr const char* kBounds[] = {"tensor", "vector", "scalar", "gpsimd", "sync"};
+  for (size_t e = 0; e + 1 < t.engines.size(); ++e)
+    if (t.engines[e].busy_ps > best.busy_ps) best = {kBounds[e], t.engines[e].busy_ps};
+  if (t.dma_busy_ps > best.busy_ps) best = {"memory", t.dma_busy_ps};
+  if (core_ps == 0)
+    r["bound"] = "nothing ran";
+  else if (static_cast<double>(best.busy_ps) < kBoundShare * static_cast<double>(core_ps))
+    r["bound"] = "latency";
+  else
+    r["bound"] = std::string(best.name) == "tensor" ? "compute" : best.name;
+  return r;
+}
+
+// How far off the time may be: the bands of the parameters, weighted by how much of the busy time each group explains.
+json::object error_band(const config::Config& c, const Totals& t) {
+  struct Group {
+    const char* prefix;
+    double weight;
+  };
+  const auto engine = [&](isa::Engine e) { return static_cast<double>(t.engines[static_cast<size_t>(e)].busy_ps); };
+  const Group groups[] = {
+      {"tensor.", engine(isa::Engine::kTensor)}, {"vector.", engine(isa::Engine::kVector)},
+      {"scalar.", engine(isa::Engine::kScalar)}, {"gpsimd.", engine(isa::Engine::kGpSimd)},
+      {"dma.", static_cast<double>(t.dma_busy_ps)},
+      {"launch.", static_cast<double>(t.launches) * (c.launch.start_ns + c.launch.end_ns) * kPsPerNs},
+  };
+  const auto parameters = config::describe(c);
+  double weight = 0;
+  double sum = 0;
+  for (const Group& g : groups) {
+    double band = 0;
+    int n = 0;
+    for (const auto& p : parameters) {
+      if (p.is_text || p.key.rfind(g.prefix, 0) != 0) continue;
+      band += p.band;
+      ++n;
+    }
+    if (n == 0) continue;
+    weight += g.weight;
+    sum += g.weight * band / n;
+  }
+  json::object o;
+  o["relative"] = weight > 0 ? sum / weight : 0.0;
+  o["basis"] = "mean band of the timing parameters, weighted by busy time";
+  return o;
+}
+
+}  // namespace
+
+std::string report_json() {
+  Runtime& r = *g_runtime;
+  const config::Config& c = r.settings.config;
+  Totals t;
+  int64_t busiest_ps = 0;
+  int64_t core_ps = 0;  // sum over cores: what utilisation is a share of
+  std::map<std::string, ProgramTotals> programs;
+  for (auto& core : r.cores) {
+    const std::lock_guard lock(core->queue);
+    add(t, core->totals);
+    busiest_ps = std::max(busiest_ps, core->totals.simulated_ps);
+    core_ps += core->totals.simulated_ps;
+    const auto count = [&](const std::string& name, const ProgramTotals& p) {
+      if (p.count == 0) return;
+      programs[name].count += p.count;
+      programs[name].simulated_ps += p.simulated_ps;
+    };
+    for (const auto& [name, p] : core->unloaded) count(name, p);
+    for (const Model* m : core->models) count(m->name, m->totals);
+  }
+
+  json::object o;
+  o["schema_version"] = kSchemaVersion;
+  json::array overrides;
+  for (const auto& text : split_overrides(c.overrides)) overrides.emplace_back(text);
+  o["config"] = json::object{{"name", c.name}, {"chip", c.chip.generation}, {"overrides", overrides}};
+  o["mode"] = mode_name(r.settings.mode);
+  o["simulated_ns"] = ns(t.simulated_ps);
+  o["wall_s"] = std::chrono::duration<double>(std::chrono::steady_clock::now() - r.report_start).count();
+
+  std::vector<std::pair<std::string, ProgramTotals>> sorted(programs.begin(), programs.end());
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const auto& a, const auto& b) { return a.second.simulated_ps > b.second.simulated_ps; });
+  json::array list;
+  for (const auto& [name, p] : sorted)
+    list.push_back(json::object{{"name", name}, {"count", p.count}, {"simulated_ns", ns(p.simulated_ps)}});
+  o["programs"] = std::move(list);
+  o["instructions"] = t.instructions;
+
+  json::object engines;
+  for (size_t e = 0; e < t.engines.size(); ++e)
+    engines[kEngineNames[e]] = json::object{
+        {"busy_ns", ns(t.engines[e].busy_ps)},
+        {"utilisation", core_ps == 0 ? 0.0 : static_cast<double>(t.engines[e].busy_ps) / static_cast<double>(core_ps)},
+        {"instructions", t.engines[e].instructions}};
+  o["engines"] = std::move(engines);
+  o["dma"] = json::object{{"bytes_read", t.dma_bytes_read},
+                          {"bytes_written", t.dma_bytes_written},
+                          {"descriptors", t.dma_descriptors},
+                          {"busy_ns", ns(t.dma_busy_ps)}};
+  o["hbm"] = json::object{{"peak_bytes", r.driver->memory_peak()}};
+  o["roofline"] = roofline(c, t, core_ps);
+
+  // The instance is rented as a whole; the share of the cores in use is what the run costs when the rest works too.
+  const double hours = static_cast<double>(t.simulated_ps) * 1e-12 / 3600.0;
+  const double share = static_cast<double>(r.cores.size()) / static_cast<double>(r.settings.logical_cores());
+  o["cost"] = json::object{{"instance", c.instance.name},
+                           {"usd_per_hour", c.instance.price_usd_per_hour},
+                           {"usd", hours * c.instance.price_usd_per_hour},
+                           {"cores_share", share}};
+  o["caches"] = json::object{{"memo", json::object{{"hits", t.memo_hits}, {"misses", t.memo_misses}}}};
+  json::array warnings;
+  {
+    const std::lock_guard lock(r.warnings_mutex);
+    for (const auto& w : r.warnings) warnings.emplace_back(w);
+  }
+  o["warnings"] = std::move(warnings);
+  o["error_band"] = error_band(c, t);
+  return json::serialize(o);
+}
+
+void reset_report() {
+  Runtime& r = *g_runtime;
+  for (auto& core : r.cores) {
+    const std::lock_guard lock(core->queue);
+    core->totals = {};
+    core->unloaded.clear();
+    for (Model* m : core->models) m->totals = {};
+  }
+  const std::lock_guard lock(r.warnings_mutex);
+  r.warnings.clear();
+  r.report_start = std::chrono::steady_clock::now();
+}
+
+void write_report_file() {
+  Runtime& r = *g_runtime;
+  // With PyTorch the plugin writes it, as only the plugin knows the fallbacks.
+  if (r.settings.report_file.empty() || r.framework == NRT_FRAMEWORK_TYPE_PYTORCH) return;
+  std::ofstream out(r.settings.report_file);
+  out << report_json() << '\n';
+  if (!out) log(LogLevel::kError, "user error: cannot write the report to TRNSIM_JSON=" + r.settings.report_file);
+}
+
+}  // namespace trnsim::runtime
+
+using namespace trnsim::runtime;  // NOLINT
+
+extern "C" {
+
+const char* trnsim_report_json(void) {
+  thread_local std::string text;
+  if (!ready()) {
+    not_ready("trnsim_report_json");
+    return "{}";
+  }
+  try {
+    text = report_json();
+  } catch (const std::exception& e) {
+    fail(NRT_FAILURE, std::string("trnsim_report_json: ") + e.what());
+    return "{}";
+  }
+  return text.c_str();
+}
+
+void trnsim_reset_report(void) {
+  if (ready()) reset_report();
+}
+
+}  // extern "C"
