@@ -105,7 +105,8 @@ Status ClaimTable::lock_core(int core, const std::string& tag) {
   if (record_lock(fd_, F_WRLCK, kLockBase + 1 + core, false) != 0) {
     ClaimOwner who;
     std::string text = "user error: core " + std::to_string(core) + " is held by another process";
-    if (owner(core, &who)) text += " (pid " + std::to_string(who.pid) + (who.tag.empty() ? "" : ", " + who.tag) + ")";
+    if (owner(core, &who))
+      text += " (pid " + std::to_string(who.pid) + (who.tag.empty() ? "" : ", " + who.tag) + ")";
     return {Code::kBusy, text};
   }
   Block::Entry& entry = block_->entries[core];
@@ -125,8 +126,8 @@ void ClaimTable::unlock_core(int core) {
 Status ClaimTable::claim_range(int first, int count, const std::string& tag) {
   if (first < 0 || count < 1 || first + count > cores_)
     return {Code::kInvalid, "user error: cores " + std::to_string(first) + " to " +
-                                std::to_string(first + count - 1) + " asked for; the machine has cores 0 to " +
-                                std::to_string(cores_ - 1)};
+                                std::to_string(first + count - 1) +
+                                " asked for; the machine has cores 0 to " + std::to_string(cores_ - 1)};
   std::vector<int> taken;
   for (int core = first; core < first + count; ++core) {
     if (std::find(held_.begin(), held_.end(), core) != held_.end()) continue;
@@ -152,11 +153,11 @@ Status ClaimTable::claim_free(int count, int alignment, const std::string& tag, 
     }
     if (last.code != Code::kBusy) return last;
   }
-  return {Code::kNotEnough, "user error: no run of " + std::to_string(count) + " free cores; " +
-                                std::to_string(free_cores()) + " of " + std::to_string(cores_) +
-                                " are free. " + last.message +
-                                "; end that process, ask for fewer cores (NEURON_RT_NUM_CORES) or use another "
-                                "machine (TRNSIM_RUN_DIR)"};
+  return {Code::kNotEnough,
+          "user error: no run of " + std::to_string(count) + " free cores; " + std::to_string(free_cores()) +
+              " of " + std::to_string(cores_) + " are free. " + last.message +
+              "; end that process, ask for fewer cores (NEURON_RT_NUM_CORES) or use another "
+              "machine (TRNSIM_RUN_DIR)"};
 }
 
 void ClaimTable::release_all() {

@@ -1,5 +1,5 @@
-// Core ownership between processes: one shared file per machine, one record lock per physical core. The kernel drops
-// the locks of a process that dies, however it dies, so a claim never outlives its owner.
+// Core ownership between processes: one shared file per machine, one record lock per physical core. The
+// kernel drops the locks of a process that dies, however it dies, so a claim never outlives its owner.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,8 @@ class ClaimTable {
   ClaimTable& operator=(const ClaimTable&) = delete;
   ~ClaimTable();
 
-  // Opens or creates `directory`/claims. A file left by an older release is replaced when nobody holds a core.
+  // Opens or creates `directory`/claims. A file left by an older release is replaced when nobody holds a
+  // core.
   Status open(const std::string& directory, int cores);
 
   // Claims cores first..first+count-1, all or none.
@@ -34,7 +35,7 @@ class ClaimTable {
   void release_all();
 
   const std::vector<int>& held() const { return held_; }
-  int free_cores() const;                  // not held by another process
+  int free_cores() const;                       // not held by another process
   bool owner(int core, ClaimOwner* out) const;  // of another process
 
  private:

@@ -51,9 +51,9 @@ const char* const kCounterNames[] = {
 static_assert(std::size(kCounterNames) == static_cast<size_t>(CoreCounter::kCount));
 
 const char* const kCategoryNames[] = {
-    "model_code",     "tensors",     "constants",     "model_shared_scratchpad", "nonshared_scratchpad",
-    "runtime_memory", "driver_memory", "collectives", "notifications",           "dma_rings",
-    "uncategorized",
+    "model_code",           "tensors",        "constants",     "model_shared_scratchpad",
+    "nonshared_scratchpad", "runtime_memory", "driver_memory", "collectives",
+    "notifications",        "dma_rings",      "uncategorized",
 };
 static_assert(std::size(kCategoryNames) == static_cast<size_t>(MemoryCategory::kCount));
 

@@ -1,5 +1,6 @@
-// Counters of one process in a shared block, one file per process in the run directory, so that a monitor in another
-// process reads them without a call. One set feeds every tool (names follow the driver's public sysfs tree).
+// Counters of one process in a shared block, one file per process in the run directory, so that a monitor in
+// another process reads them without a call. One set feeds every tool (names follow the driver's public sysfs
+// tree).
 #pragma once
 
 #include <atomic>

@@ -16,8 +16,9 @@ constexpr uint64_t kCodeAlignment = 4096;
 constexpr uint64_t kTensorAlignment = 64;
 
 Status out_of_range(const Allocation& a, uint64_t offset, uint64_t bytes) {
-  return {Code::kInvalid, "user error: bytes " + std::to_string(offset) + " to " + std::to_string(offset + bytes) +
-                              " of a block of " + std::to_string(a.bytes) + " bytes"};
+  return {Code::kInvalid, "user error: bytes " + std::to_string(offset) + " to " +
+                              std::to_string(offset + bytes) + " of a block of " + std::to_string(a.bytes) +
+                              " bytes"};
 }
 
 bool in_range(const Allocation& a, uint64_t offset, uint64_t bytes) {
@@ -44,8 +45,10 @@ Status Driver::open(Options options, std::unique_ptr<Driver>* out) {
       m.cores_per_device % m.stacks_per_device != 0 || m.cores() > kMaxCores)
     return {Code::kInvalid, "user error: a machine of " + std::to_string(m.devices) + " devices with " +
                                 std::to_string(m.cores_per_device) + " cores and " +
-                                std::to_string(m.stacks_per_device) + " HBM stacks each; the cores of a device are a "
-                                "multiple of its stacks, at most " + std::to_string(kMaxCores) + " cores in all"};
+                                std::to_string(m.stacks_per_device) +
+                                " HBM stacks each; the cores of a device are a "
+                                "multiple of its stacks, at most " +
+                                std::to_string(kMaxCores) + " cores in all"};
   if (m.bytes_per_stack <= m.firmware_bytes + kLargeGrain)
     return {Code::kInvalid, "user error: an HBM stack of " + std::to_string(m.bytes_per_stack) +
                                 " bytes; the first " + std::to_string(m.firmware_bytes) +
@@ -60,7 +63,8 @@ Status Driver::open(Options options, std::unique_ptr<Driver>* out) {
   return s;
 }
 
-// --- ownership ------------------------------------------------------------------------------------------------------
+// --- ownership
+// ------------------------------------------------------------------------------------------------------
 
 Status Driver::claim_range(int first, int count) {
   if (faults_.hit(Fault::kCoreMap)) return {Code::kBusy, "injected fault: core_map"};
@@ -74,7 +78,8 @@ Status Driver::claim_free(int count, int alignment, int* first) {
 
 void Driver::release_claims() { claims_.release_all(); }
 
-// --- memory ---------------------------------------------------------------------------------------------------------
+// --- memory
+// ---------------------------------------------------------------------------------------------------------
 
 Status Driver::stack_of(int core, HbmStack** out) {
   const MachineSpec& m = options_.machine;
@@ -105,7 +110,8 @@ HbmStack* Driver::existing_stack(int core) const {
   return device.stacks[static_cast<size_t>(stack)].get();
 }
 
-Status Driver::allocate(int core, uint64_t bytes, uint64_t alignment, MemoryCategory category, Allocation* out) {
+Status Driver::allocate(int core, uint64_t bytes, uint64_t alignment, MemoryCategory category,
+                        Allocation* out) {
   if (faults_.hit(Fault::kMemoryAlloc)) return {Code::kNoMemory, "injected fault: memory_alloc"};
   HbmStack* stack = nullptr;
   if (Status s = stack_of(core, &stack); !s.ok()) return s;
@@ -209,7 +215,8 @@ std::string Driver::memory_table(int core) const {
   return text.empty() ? "nothing is allocated" : "in use: " + text;
 }
 
-// --- programs -------------------------------------------------------------------------------------------------------
+// --- programs
+// -------------------------------------------------------------------------------------------------------
 
 Status Driver::chip_of(int core, chip::Device** out) {
   const MachineSpec& m = options_.machine;
@@ -234,9 +241,10 @@ Status Driver::load(int core, const uint8_t* bytes, size_t size, LoadedImage* ou
   image.core = core;
   const auto& tensors = program->tensors();
   image.constants.resize(tensors.size());
-  Status s = allocate(core, std::max<uint64_t>(program->code_bytes(), 1), kCodeAlignment, MemoryCategory::kModelCode,
-                      &image.code);
-  // The streams themselves stay with the chip in decoded form; the block holds the container for readers of memory.
+  Status s = allocate(core, std::max<uint64_t>(program->code_bytes(), 1), kCodeAlignment,
+                      MemoryCategory::kModelCode, &image.code);
+  // The streams themselves stay with the chip in decoded form; the block holds the container for readers of
+  // memory.
   if (s.ok()) s = copy_in(image.code, 0, bytes, std::min<uint64_t>(size, image.code.bytes));
   for (size_t i = 0; s.ok() && i < tensors.size(); ++i) {
     const auto& contents = program->constant(i);

@@ -1,5 +1,5 @@
-// The simulated device driver: devices, core claims, HBM, host-device copies, program load and launch, counters,
-// reset, fault injection. It moves bytes and rings doorbells; it never looks into an instruction.
+// The simulated device driver: devices, core claims, HBM, host-device copies, program load and launch,
+// counters, reset, fault injection. It moves bytes and rings doorbells; it never looks into an instruction.
 #pragma once
 
 #include <array>
@@ -25,8 +25,8 @@ namespace trnsim::driver {
 struct Options {
   MachineSpec machine;
   chip::Mode mode = chip::Mode::kBoth;
-  bool shared = true;      // one machine for all processes that name the same run directory
-  std::string run_dir;     // empty: the user's default
+  bool shared = true;   // one machine for all processes that name the same run directory
+  std::string run_dir;  // empty: the user's default
   std::string process_tag;
   Poison poison = Poison::kSmall;
   // Makes the chip behind a device; called at its first use, so that a process pays only for chips it uses.
@@ -76,13 +76,14 @@ class Driver {
   void free(const Allocation& allocation);
   Status copy_in(const Allocation& to, uint64_t offset, const void* from, uint64_t bytes);
   Status copy_out(const Allocation& from, uint64_t offset, void* to, uint64_t bytes);
-  Status copy(const Allocation& to, uint64_t to_offset, const Allocation& from, uint64_t from_offset, uint64_t bytes);
+  Status copy(const Allocation& to, uint64_t to_offset, const Allocation& from, uint64_t from_offset,
+              uint64_t bytes);
   Status fill(const Allocation& to, uint64_t offset, int value, uint64_t bytes);
   uint64_t memory_limit(int core) const;  // bytes of the stack that can be handed out
   uint64_t memory_used(int core) const;
-  uint64_t memory_peak() const;  // sum over the stacks of this process
+  uint64_t memory_peak() const;                  // sum over the stacks of this process
   Status map_stack(int core, std::byte** base);  // host view of the whole stack beside a core
-  std::string memory_table(int core) const;  // for out-of-memory reports
+  std::string memory_table(int core) const;      // for out-of-memory reports
 
   // --- programs
   Status load(int core, const uint8_t* bytes, size_t size, LoadedImage* out, chip::LoadError* error);

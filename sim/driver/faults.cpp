@@ -7,8 +7,8 @@ namespace trnsim::driver {
 
 namespace {
 const char* const kNames[] = {
-    "memory_alloc", "dma_wait",  "core_map",  "hang",           "hbm_ue",
-    "hbm_repairable_ue", "nc_ue", "dma_abort", "numerical_error", "nq_overflow",
+    "memory_alloc", "dma_wait",  "core_map",        "hang",        "hbm_ue", "hbm_repairable_ue",
+    "nc_ue",        "dma_abort", "numerical_error", "nq_overflow",
 };
 static_assert(std::size(kNames) == static_cast<size_t>(Fault::kCount));
 

@@ -1,4 +1,5 @@
-// Fault injection: makes a chosen call of the driver fail, once or several times, to test what the layers above do.
+// Fault injection: makes a chosen call of the driver fail, once or several times, to test what the layers
+// above do.
 #pragma once
 
 #include <atomic>
@@ -10,16 +11,16 @@
 namespace trnsim::driver {
 
 enum class Fault : uint8_t {
-  kMemoryAlloc,       // allocation fails
-  kDmaWait,           // a host-device copy times out
-  kCoreMap,           // claiming a core fails
-  kHang,              // a launch never ends
+  kMemoryAlloc,  // allocation fails
+  kDmaWait,      // a host-device copy times out
+  kCoreMap,      // claiming a core fails
+  kHang,         // a launch never ends
   kHbmUncorrectable,
   kHbmRepairable,
   kCoreParity,
   kDmaAbort,
-  kNumerical,         // a launch ends with a NaN report
-  kQueueOverflow,     // notification queue
+  kNumerical,      // a launch ends with a NaN report
+  kQueueOverflow,  // notification queue
   kCount,
 };
 const char* fault_name(Fault fault);

@@ -15,7 +15,8 @@ namespace {
 constexpr uint64_t round_up(uint64_t v, uint64_t unit) { return (v + unit - 1) / unit * unit; }
 }  // namespace
 
-// --- pool -----------------------------------------------------------------------------------------------------------
+// --- pool
+// -----------------------------------------------------------------------------------------------------------
 
 void HbmStack::Pool::reset(uint64_t begin, uint64_t end) {
   begin_ = begin;
@@ -68,7 +69,8 @@ void HbmStack::Pool::give(uint64_t offset, uint64_t bytes) {
   insert(offset, bytes);
 }
 
-// --- stack ----------------------------------------------------------------------------------------------------------
+// --- stack
+// ----------------------------------------------------------------------------------------------------------
 
 HbmStack::HbmStack(const MachineSpec& spec, int stack) : spec_(spec), stack_(stack) {
   const uint64_t end = spec_.bytes_per_stack;
@@ -87,10 +89,11 @@ Status HbmStack::map(bool backed) {
   if (base_ != nullptr) return {};
   const uint64_t bytes = spec_.bytes_per_stack;
   const auto fail = [&](const char* what) {
-    return Status{Code::kIo, std::string("user error: the host refused to ") + what + " " + std::to_string(bytes) +
-                                 " bytes of address space for an HBM stack (" + std::strerror(errno) +
-                                 "); raise the address-space limit (ulimit -v) or choose a smaller stack with "
-                                 "TRNSIM_SET"};
+    return Status{Code::kIo,
+                  std::string("user error: the host refused to ") + what + " " + std::to_string(bytes) +
+                      " bytes of address space for an HBM stack (" + std::strerror(errno) +
+                      "); raise the address-space limit (ulimit -v) or choose a smaller stack with "
+                      "TRNSIM_SET"};
   };
   backed_ = backed;
   int flags = MAP_NORESERVE;
@@ -108,7 +111,8 @@ Status HbmStack::map(bool backed) {
   return {};
 }
 
-Status HbmStack::allocate(uint64_t bytes, uint64_t alignment, Poison poison, uint64_t* offset, uint64_t* rounded) {
+Status HbmStack::allocate(uint64_t bytes, uint64_t alignment, Poison poison, uint64_t* offset,
+                          uint64_t* rounded) {
   if (bytes == 0) return {Code::kInvalid, "user error: an allocation of 0 bytes"};
   if (alignment == 0 || (alignment & (alignment - 1)) != 0)
     return {Code::kInvalid, "user error: alignment " + std::to_string(alignment) + " is not a power of two"};

@@ -13,8 +13,8 @@
 
 namespace trnsim::driver {
 
-// What new device memory holds. Hardware gives whatever was there; a pattern that reads as NaN in every float type
-// and as an odd number in integers makes a read of it show.
+// What new device memory holds. Hardware gives whatever was there; a pattern that reads as NaN in every float
+// type and as an odd number in integers makes a read of it show.
 enum class Poison : uint8_t {
   kOff,    // as the host gives it
   kSmall,  // allocations up to kPoisonSmallBytes are filled, larger ones are left untouched
@@ -25,7 +25,8 @@ constexpr unsigned char kPoisonByte = 0xFF;  // 0xFFFFFFFF, 0xFFFF and 0xFF: NaN
 
 constexpr uint64_t kSmallGrain = 1024;
 constexpr uint64_t kLargeGrain = 4096;
-constexpr uint64_t kReturnToHostBytes = uint64_t{32} << 20;  // freed blocks of this size give their pages back
+constexpr uint64_t kReturnToHostBytes = uint64_t{32}
+                                        << 20;  // freed blocks of this size give their pages back
 
 class HbmStack {
  public:
@@ -34,8 +35,8 @@ class HbmStack {
   HbmStack& operator=(const HbmStack&) = delete;
   ~HbmStack();
 
-  // Maps the stack. In timing-only runs (`backed` false) the addresses are reserved, and reading one by accident
-  // gives zero, but there is no file behind them and nothing here ever touches a page.
+  // Maps the stack. In timing-only runs (`backed` false) the addresses are reserved, and reading one by
+  // accident gives zero, but there is no file behind them and nothing here ever touches a page.
   Status map(bool backed);
 
   // `offset` from the start of the stack and `rounded` size of the block handed out.
@@ -66,8 +67,8 @@ class HbmStack {
 
     uint64_t begin_ = 0;
     uint64_t end_ = 0;
-    std::map<uint64_t, uint64_t> by_offset_;                // offset -> bytes
-    std::set<std::pair<uint64_t, uint64_t>> by_size_;       // (bytes, offset)
+    std::map<uint64_t, uint64_t> by_offset_;           // offset -> bytes
+    std::set<std::pair<uint64_t, uint64_t>> by_size_;  // (bytes, offset)
   };
 
   MachineSpec spec_;

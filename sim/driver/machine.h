@@ -1,5 +1,5 @@
-// Shape of the simulated machine, and its run directory: the files through which processes of one machine see each
-// other (core claims, counters).
+// Shape of the simulated machine, and its run directory: the files through which processes of one machine see
+// each other (core claims, counters).
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ struct MachineSpec {
   int cores_per_device = 8;   // physical
   int stacks_per_device = 4;  // HBM; neighbouring cores share a stack
   uint64_t bytes_per_stack = uint64_t{24} << 30;
-  uint64_t firmware_bytes = uint64_t{16} << 20;    // bottom of each stack, never handed out
-  uint64_t small_pool_bytes = uint64_t{1} << 30;   // top of each stack, for requests up to small_limit_bytes
+  uint64_t firmware_bytes = uint64_t{16} << 20;   // bottom of each stack, never handed out
+  uint64_t small_pool_bytes = uint64_t{1} << 30;  // top of each stack, for requests up to small_limit_bytes
   uint64_t small_limit_bytes = uint64_t{512} << 10;
 
   int cores() const { return devices * cores_per_device; }
@@ -28,8 +28,8 @@ struct MachineSpec {
 // Address of a stack in its device's address space (trn2 and trn3 share the map).
 uint64_t hbm_base_address(int stack);
 
-// Which machine a process belongs to. A shared machine is one directory that several processes use; a private one
-// belongs to one process and disappears with it.
+// Which machine a process belongs to. A shared machine is one directory that several processes use; a private
+// one belongs to one process and disappears with it.
 class RunDirectory {
  public:
   RunDirectory() = default;

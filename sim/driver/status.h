@@ -9,12 +9,12 @@ namespace trnsim::driver {
 
 enum class Code : uint8_t {
   kOk,
-  kInvalid,     // EINVAL: a bad argument
-  kNoMemory,    // ENOMEM: the pool is full
-  kBusy,        // EBUSY: another process holds the core
-  kNotEnough,   // fewer free cores than asked for
-  kNotFound,    // ENOENT
-  kIo,          // EIO: the host refused (files, mappings)
+  kInvalid,    // EINVAL: a bad argument
+  kNoMemory,   // ENOMEM: the pool is full
+  kBusy,       // EBUSY: another process holds the core
+  kNotEnough,  // fewer free cores than asked for
+  kNotFound,   // ENOENT
+  kIo,         // EIO: the host refused (files, mappings)
 };
 
 struct [[nodiscard]] Status {

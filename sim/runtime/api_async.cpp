@@ -1,5 +1,5 @@
-// Explicit async calls: a worker per (logical core, execution unit, queue) runs requests in order; sequence numbers,
-// pollable completion handles and error trackers tell the caller how far it is.
+// Explicit async calls: a worker per (logical core, execution unit, queue) runs requests in order; sequence
+// numbers, pollable completion handles and error trackers tell the caller how far it is.
 #include <fcntl.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -106,7 +106,8 @@ class Queue {
 
   static void signal(int fd) {
     const uint64_t one = 1;
-    if (::write(fd, &one, sizeof one) < 0) log(LogLevel::kWarning, "a completion handle could not be signalled");
+    if (::write(fd, &one, sizeof one) < 0)
+      log(LogLevel::kWarning, "a completion handle could not be signalled");
     ::close(fd);
   }
 
@@ -153,9 +154,10 @@ Queue* find_queue(uint16_t id) {
   return it == g_queues.end() ? nullptr : it->second.get();
 }
 
-NRT_STATUS schedule(const char* function, uint32_t lnc, nrta_xu_t unit, int queue, nrta_error_tracker_t* tracker,
-                    nrta_seq_t* sequence, std::function<NRT_STATUS()> work) {
-  if (sequence == nullptr) return fail(NRT_INVALID, std::string("user error: ") + function + ": sequence is NULL");
+NRT_STATUS schedule(const char* function, uint32_t lnc, nrta_xu_t unit, int queue,
+                    nrta_error_tracker_t* tracker, nrta_seq_t* sequence, std::function<NRT_STATUS()> work) {
+  if (sequence == nullptr)
+    return fail(NRT_INVALID, std::string("user error: ") + function + ": sequence is NULL");
   if (trackers().get(tracker) == nullptr) return bad_handle(function, "error tracker");
   if (queue < 0 || queue >= kQueuesPerUnit[unit])
     return fail(NRT_INVALID, std::string("user error: ") + function + ": queue " + std::to_string(queue) +
@@ -179,7 +181,8 @@ NRT_STATUS schedule(const char* function, uint32_t lnc, nrta_xu_t unit, int queu
 
 uint32_t core_of(const Tensor& t) { return t.vnc < 0 ? 0 : static_cast<uint32_t>(t.vnc); }
 
-// A timeout or a hardware error of an async run stops the core: requests behind it must not run on wrong values.
+// A timeout or a hardware error of an async run stops the core: requests behind it must not run on wrong
+// values.
 NRT_STATUS run_and_stop(nrt_model_t* model, const nrt_tensor_set_t* in, nrt_tensor_set_t* out, uint32_t lnc) {
   const NRT_STATUS s = nrt_execute(model, in, out);
   if (s == NRT_TIMEOUT || s == NRT_HW_ERROR) g_runtime->cores[lnc]->dead = true;
@@ -204,8 +207,8 @@ using namespace trnsim::runtime;  // NOLINT
 
 extern "C" {
 
-NRT_STATUS nrta_tensor_write(nrt_tensor_t* tensor, const void* buffer, uint64_t offset, uint64_t size, int queue,
-                             nrta_error_tracker_t* tracker, nrta_seq_t* sequence) {
+NRT_STATUS nrta_tensor_write(nrt_tensor_t* tensor, const void* buffer, uint64_t offset, uint64_t size,
+                             int queue, nrta_error_tracker_t* tracker, nrta_seq_t* sequence) {
   TRNSIM_REQUIRE_INIT();
   const Tensor* t = tensors().get(tensor);
   if (t == nullptr) return bad_handle("nrta_tensor_write", "tensor");
@@ -223,8 +226,8 @@ NRT_STATUS nrta_tensor_read(void* buffer, nrt_tensor_t* tensor, uint64_t offset,
 }
 
 NRT_STATUS nrta_tensor_copy(nrt_tensor_t* source, uint64_t source_offset, nrt_tensor_t* destination,
-                            uint64_t destination_offset, uint64_t size, int queue, nrta_error_tracker_t* tracker,
-                            nrta_seq_t* sequence) {
+                            uint64_t destination_offset, uint64_t size, int queue,
+                            nrta_error_tracker_t* tracker, nrta_seq_t* sequence) {
   TRNSIM_REQUIRE_INIT();
   if (tensors().get(source) == nullptr) return bad_handle("nrta_tensor_copy", "source");
   const Tensor* t = tensors().get(destination);
@@ -234,8 +237,9 @@ NRT_STATUS nrta_tensor_copy(nrt_tensor_t* source, uint64_t source_offset, nrt_te
   });
 }
 
-NRT_STATUS nrta_execute_schedule(nrt_model_t* model, const nrt_tensor_set_t* inputs, nrt_tensor_set_t* outputs,
-                                 int queue, nrta_error_tracker_t* tracker, nrta_seq_t* sequence) {
+NRT_STATUS nrta_execute_schedule(nrt_model_t* model, const nrt_tensor_set_t* inputs,
+                                 nrt_tensor_set_t* outputs, int queue, nrta_error_tracker_t* tracker,
+                                 nrta_seq_t* sequence) {
   TRNSIM_REQUIRE_INIT();
   const ModelSlot* m = models().get(model);
   if (m == nullptr) return bad_handle("nrta_execute_schedule", "model");
@@ -258,7 +262,8 @@ NRT_STATUS nrta_is_completed(nrta_seq_t sequence, bool* completed) {
   TRNSIM_REQUIRE_INIT();
   Queue* q = find_queue(unit_of(sequence));
   if (completed == nullptr || q == nullptr || !q->completed(sequence, completed))
-    return fail(NRT_INVALID, "user error: nrta_is_completed: sequence " + std::to_string(sequence) + " was never scheduled");
+    return fail(NRT_INVALID, "user error: nrta_is_completed: sequence " + std::to_string(sequence) +
+                                 " was never scheduled");
   return NRT_SUCCESS;
 }
 
@@ -266,8 +271,9 @@ NRT_STATUS nrta_get_sequence(uint32_t lnc, nrta_xu_t unit, uint32_t queue, nrta_
   TRNSIM_REQUIRE_INIT();
   if (sequence == nullptr || lnc >= g_runtime->cores.size() || unit < 0 || unit >= NRTA_XU_TYPE_NUM ||
       queue >= static_cast<uint32_t>(kQueuesPerUnit[unit]))
-    return fail(NRT_INVALID, "user error: nrta_get_sequence: no queue " + std::to_string(queue) + " of unit " +
-                                 std::to_string(unit) + " on logical core " + std::to_string(lnc));
+    return fail(NRT_INVALID, "user error: nrta_get_sequence: no queue " + std::to_string(queue) +
+                                 " of unit " + std::to_string(unit) + " on logical core " +
+                                 std::to_string(lnc));
   const uint16_t id = unit_id(lnc, unit, static_cast<int>(queue));
   Queue* q = find_queue(id);
   *sequence = q == nullptr ? static_cast<uint64_t>(id) << 48 : q->last();
@@ -278,16 +284,16 @@ NRT_STATUS nrta_get_completion_handle(nrta_seq_t sequence, int* fd) {
   TRNSIM_REQUIRE_INIT();
   Queue* q = find_queue(unit_of(sequence));
   if (fd == nullptr || q == nullptr || !q->completion_handle(sequence, fd))
-    return fail(NRT_INVALID,
-                "user error: nrta_get_completion_handle: sequence " + std::to_string(sequence) + " was never scheduled");
+    return fail(NRT_INVALID, "user error: nrta_get_completion_handle: sequence " + std::to_string(sequence) +
+                                 " was never scheduled");
   return NRT_SUCCESS;
 }
 
 NRT_STATUS nrta_error_tracker_create(uint32_t lnc, nrta_error_tracker_t** tracker) {
   TRNSIM_REQUIRE_INIT();
   if (tracker == nullptr || lnc >= g_runtime->cores.size())
-    return fail(NRT_INVALID, "user error: nrta_error_tracker_create: logical core " + std::to_string(lnc) + " of " +
-                                 std::to_string(g_runtime->cores.size()));
+    return fail(NRT_INVALID, "user error: nrta_error_tracker_create: logical core " + std::to_string(lnc) +
+                                 " of " + std::to_string(g_runtime->cores.size()));
   uint32_t index = 0;
   ErrorTracker* t = trackers().acquire(&index);
   if (t == nullptr) return fail(NRT_RESOURCE, "user error: too many error trackers");
@@ -301,11 +307,13 @@ void nrta_error_tracker_destroy(nrta_error_tracker_t* tracker) {
     bad_handle("nrta_error_tracker_destroy", "error tracker");
 }
 
-NRT_STATUS nrta_error_tracker_get_list(nrta_error_tracker_t* tracker, const nrta_error_t** list, size_t* count) {
+NRT_STATUS nrta_error_tracker_get_list(nrta_error_tracker_t* tracker, const nrta_error_t** list,
+                                       size_t* count) {
   TRNSIM_REQUIRE_INIT();
   ErrorTracker* t = trackers().get(tracker);
   if (t == nullptr) return bad_handle("nrta_error_tracker_get_list", "error tracker");
-  if (list == nullptr || count == nullptr) return fail(NRT_INVALID, "user error: nrta_error_tracker_get_list: NULL");
+  if (list == nullptr || count == nullptr)
+    return fail(NRT_INVALID, "user error: nrta_error_tracker_get_list: NULL");
   const std::lock_guard lock(t->mutex);
   t->listed = t->errors;
   *list = t->listed.data();

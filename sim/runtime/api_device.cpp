@@ -72,15 +72,21 @@ using namespace trnsim::runtime;  // NOLINT
 
 extern "C" {
 
-NRT_STATUS nrt_get_visible_nc_count(uint32_t* count) { return counted("nrt_get_visible_nc_count", count, visible); }
-NRT_STATUS nrt_get_visible_vnc_count(uint32_t* count) { return counted("nrt_get_visible_vnc_count", count, visible); }
+NRT_STATUS nrt_get_visible_nc_count(uint32_t* count) {
+  return counted("nrt_get_visible_nc_count", count, visible);
+}
+NRT_STATUS nrt_get_visible_vnc_count(uint32_t* count) {
+  return counted("nrt_get_visible_vnc_count", count, visible);
+}
 NRT_STATUS nrt_get_total_nc_count(uint32_t* count) { return counted("nrt_get_total_nc_count", count, total); }
-NRT_STATUS nrt_get_total_vnc_count(uint32_t* count) { return counted("nrt_get_total_vnc_count", count, total); }
+NRT_STATUS nrt_get_total_vnc_count(uint32_t* count) {
+  return counted("nrt_get_total_vnc_count", count, total);
+}
 
 NRT_STATUS nrt_get_instance_info(nrt_instance_info_t* info, size_t size) {
   if (info == nullptr || size < sizeof(nrt_instance_info_t))
-    return fail(NRT_INVALID, "user error: nrt_get_instance_info: " + std::to_string(size) + " bytes for a struct of " +
-                                 std::to_string(sizeof(nrt_instance_info_t)));
+    return fail(NRT_INVALID, "user error: nrt_get_instance_info: " + std::to_string(size) +
+                                 " bytes for a struct of " + std::to_string(sizeof(nrt_instance_info_t)));
   Settings s;
   std::string error;
   if (!current_settings(&s, &error)) return fail(NRT_INVALID, error);
@@ -94,8 +100,8 @@ NRT_STATUS nrt_get_instance_info(nrt_instance_info_t* info, size_t size) {
 
 NRT_STATUS nrt_get_version(nrt_version_t* version, size_t size) {
   if (version == nullptr || size < sizeof(nrt_version_t))
-    return fail(NRT_INVALID, "user error: nrt_get_version: " + std::to_string(size) + " bytes for a struct of " +
-                                 std::to_string(sizeof(nrt_version_t)));
+    return fail(NRT_INVALID, "user error: nrt_get_version: " + std::to_string(size) +
+                                 " bytes for a struct of " + std::to_string(sizeof(nrt_version_t)));
   *version = {};
   version->rt_major = NRT_MAJOR_VERSION;
   version->rt_minor = NRT_MINOR_VERSION;
@@ -109,14 +115,15 @@ const char* nrt_get_status_as_str(NRT_STATUS status) {
   return "NRT_UNKNOWN";
 }
 
-NRT_STATUS nrt_get_vnc_memory_stats(uint32_t vnc, nrt_vnc_memory_stats_t* stats, size_t size_in, size_t* size_out) {
+NRT_STATUS nrt_get_vnc_memory_stats(uint32_t vnc, nrt_vnc_memory_stats_t* stats, size_t size_in,
+                                    size_t* size_out) {
   TRNSIM_REQUIRE_INIT();
   Runtime& r = *g_runtime;
   if (stats == nullptr || size_in < sizeof(nrt_vnc_memory_stats_t))
     return fail(NRT_INVALID, "user error: nrt_get_vnc_memory_stats: no room for the result");
   if (vnc >= r.cores.size())
-    return fail(NRT_INVALID, "user error: nrt_get_vnc_memory_stats: logical core " + std::to_string(vnc) + " of " +
-                                 std::to_string(r.cores.size()));
+    return fail(NRT_INVALID, "user error: nrt_get_vnc_memory_stats: logical core " + std::to_string(vnc) +
+                                 " of " + std::to_string(r.cores.size()));
   stats->bytes_used = r.driver->memory_used(r.cores[vnc]->physical);
   stats->bytes_limit = r.driver->memory_limit(r.cores[vnc]->physical);
   if (size_out != nullptr) *size_out = sizeof(nrt_vnc_memory_stats_t);

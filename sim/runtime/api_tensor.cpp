@@ -1,5 +1,6 @@
-// Tensors and tensor sets of the C ABI. Slices and sets are on the path of every small operator: no lock is shared
-// between threads here beyond the free list of a table, and nothing is allocated once the slots are warm.
+// Tensors and tensor sets of the C ABI. Slices and sets are on the path of every small operator: no lock is
+// shared between threads here beyond the free list of a table, and nothing is allocated once the slots are
+// warm.
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -23,11 +24,11 @@ std::string range_text(uint64_t offset, uint64_t size, uint64_t bytes) {
          std::to_string(bytes) + " bytes";
 }
 
-bool in_range(const Tensor& t, uint64_t offset, uint64_t size) { return offset <= t.bytes && size <= t.bytes - offset; }
-
-bool has_values(const Tensor& t) {
-  return !(t.vnc >= 0 && g_runtime->settings.mode == chip::Mode::kTime);
+bool in_range(const Tensor& t, uint64_t offset, uint64_t size) {
+  return offset <= t.bytes && size <= t.bytes - offset;
 }
+
+bool has_values(const Tensor& t) { return !(t.vnc >= 0 && g_runtime->settings.mode == chip::Mode::kTime); }
 
 nrt_tensor_t* publish(uint32_t index) { return static_cast<nrt_tensor_t*>(tensors().publish(index)); }
 
@@ -45,7 +46,8 @@ void bind(Tensor* t, Storage* storage, uint64_t offset, uint64_t bytes, int vnc)
     t->device_address = storage->allocation.device_address + offset;
   } else {
     t->data = (storage->attached != nullptr ? storage->attached : storage->host.get()) + offset;
-    t->device_address = kHostWindowAddress + (reinterpret_cast<uintptr_t>(t->data) & (kHostWindowAddress - 1));
+    t->device_address =
+        kHostWindowAddress + (reinterpret_cast<uintptr_t>(t->data) & (kHostWindowAddress - 1));
   }
 }
 
@@ -65,13 +67,14 @@ NRT_STATUS allocate_on_device(int vnc, uint64_t size, nrt_tensor_t** out) {
                                  "; this process has cores 0 to " + std::to_string(r.cores.size() - 1));
   LogicalCore& core = *r.cores[static_cast<size_t>(vnc)];
   auto storage = std::make_unique<Storage>();
-  driver::Status s = r.driver->allocate(core.physical, size, kTensorAlignment, driver::MemoryCategory::kTensors,
-                                        &storage->allocation);
+  driver::Status s = r.driver->allocate(core.physical, size, kTensorAlignment,
+                                        driver::MemoryCategory::kTensors, &storage->allocation);
   if (!s.ok()) {
     if (s.code == driver::Code::kNoMemory)
-      s.message += " (logical core " + std::to_string(vnc) + ", configuration " + r.settings.config.name + "; " +
-                   r.driver->memory_table(core.physical) +
-                   "). Use smaller tensors, more cores, or set chip.hbm_capacity_gib to see what more memory would do";
+      s.message +=
+          " (logical core " + std::to_string(vnc) + ", configuration " + r.settings.config.name + "; " +
+          r.driver->memory_table(core.physical) +
+          "). Use smaller tensors, more cores, or set chip.hbm_capacity_gib to see what more memory would do";
     return from_driver(s);
   }
   storage->on_device = true;
@@ -87,7 +90,8 @@ NRT_STATUS allocate_on_device(int vnc, uint64_t size, nrt_tensor_t** out) {
 NRT_STATUS allocate_on_host(uint64_t size, nrt_tensor_t** out) {
   if (size > kMaxHostTensorBytes)
     return fail(NRT_INVALID, "user error: nrt_tensor_allocate: a host tensor of " + std::to_string(size) +
-                                 " bytes; host placement is for at most " + std::to_string(kMaxHostTensorBytes));
+                                 " bytes; host placement is for at most " +
+                                 std::to_string(kMaxHostTensorBytes));
   auto storage = std::make_unique<Storage>();
   storage->host = std::make_unique<std::byte[]>(size);
   std::memset(storage->host.get(), driver::kPoisonByte, size);
@@ -98,13 +102,16 @@ NRT_STATUS allocate_on_host(uint64_t size, nrt_tensor_t** out) {
 }
 
 NRT_STATUS batch(const char* function, const nrt_tensor_batch_t* batches, uint64_t count, bool write) {
-  if (batches == nullptr && count != 0) return fail(NRT_INVALID, std::string("user error: ") + function + ": no batches");
+  if (batches == nullptr && count != 0)
+    return fail(NRT_INVALID, std::string("user error: ") + function + ": no batches");
   for (uint64_t i = 0; i < count; ++i) {
     if (batches[i].ops == nullptr && batches[i].num_ops != 0)
-      return fail(NRT_INVALID, std::string("user error: ") + function + ": batch " + std::to_string(i) + " has no ops");
+      return fail(NRT_INVALID,
+                  std::string("user error: ") + function + ": batch " + std::to_string(i) + " has no ops");
     for (uint32_t k = 0; k < batches[i].num_ops; ++k) {
       const nrt_tensor_batch_op_t& op = batches[i].ops[k];
-      const NRT_STATUS s = write ? nrt_tensor_write(const_cast<nrt_tensor_t*>(batches[i].tensor), op.buffer, op.offset, op.size)
+      const NRT_STATUS s = write ? nrt_tensor_write(const_cast<nrt_tensor_t*>(batches[i].tensor), op.buffer,
+                                                    op.offset, op.size)
                                  : nrt_tensor_read(batches[i].tensor, op.buffer, op.offset, op.size);
       if (s != NRT_SUCCESS) return s;
     }
@@ -132,7 +139,8 @@ NRT_STATUS nrt_tensor_allocate(nrt_tensor_placement_t placement, int vnc, size_t
   TRNSIM_REQUIRE_INIT();
   if (tensor == nullptr) return fail(NRT_INVALID, "user error: nrt_tensor_allocate: tensor is NULL");
   *tensor = nullptr;
-  if (size == 0) return fail(NRT_INVALID, "user error: nrt_tensor_allocate: 0 bytes; a tensor has at least 1");
+  if (size == 0)
+    return fail(NRT_INVALID, "user error: nrt_tensor_allocate: 0 bytes; a tensor has at least 1");
   try {
     switch (placement) {
       case NRT_TENSOR_PLACEMENT_DEVICE:
@@ -165,7 +173,8 @@ NRT_STATUS nrt_tensor_allocate_slice(const nrt_tensor_t* source, size_t offset, 
   if (from == nullptr) return bad_handle("nrt_tensor_allocate_slice", "source");
   if (slice == nullptr) return fail(NRT_INVALID, "user error: nrt_tensor_allocate_slice: slice is NULL");
   if (size == 0 || !in_range(*from, offset, size) || from->storage == nullptr)
-    return fail(NRT_INVALID, "user error: nrt_tensor_allocate_slice: " + range_text(offset, size, from->bytes));
+    return fail(NRT_INVALID,
+                "user error: nrt_tensor_allocate_slice: " + range_text(offset, size, from->bytes));
   uint32_t index = 0;
   Tensor* t = tensors().acquire(&index);
   if (t == nullptr) return fail(NRT_RESOURCE, "user error: more than 16 million tensors are alive");
@@ -237,13 +246,14 @@ NRT_STATUS nrt_tensor_copy(const nrt_tensor_t* source, size_t source_offset, nrt
   if (from == nullptr) return bad_handle("nrt_tensor_copy", "source");
   if (to == nullptr) return bad_handle("nrt_tensor_copy", "destination");
   if (!in_range(*from, source_offset, size))
-    return fail(NRT_INVALID, "user error: nrt_tensor_copy: source " + range_text(source_offset, size, from->bytes));
-  if (!in_range(*to, destination_offset, size))
     return fail(NRT_INVALID,
-                "user error: nrt_tensor_copy: destination " + range_text(destination_offset, size, to->bytes));
+                "user error: nrt_tensor_copy: source " + range_text(source_offset, size, from->bytes));
+  if (!in_range(*to, destination_offset, size))
+    return fail(NRT_INVALID, "user error: nrt_tensor_copy: destination " +
+                                 range_text(destination_offset, size, to->bytes));
   if (from->vnc >= 0 && to->vnc >= 0 && from->vnc != to->vnc)
-    return fail(NRT_INVALID, "illegal on hardware: nrt_tensor_copy from logical core " + std::to_string(from->vnc) +
-                                 " to core " + std::to_string(to->vnc) +
+    return fail(NRT_INVALID, "illegal on hardware: nrt_tensor_copy from logical core " +
+                                 std::to_string(from->vnc) + " to core " + std::to_string(to->vnc) +
                                  "; device to device works on one core, go through the host");
   if (size == 0) return NRT_SUCCESS;
   if (!has_values(*to)) return NRT_SUCCESS;
@@ -300,7 +310,8 @@ NRT_STATUS nrt_tensor_get_device_allocation_info(const nrt_tensor_t* tensor,
   const Tensor* t = tensors().get(tensor);
   if (t == nullptr) return bad_handle("nrt_tensor_get_device_allocation_info", "tensor");
   if (info == nullptr || t->storage == nullptr || !t->storage->on_device)
-    return fail(NRT_INVALID, "user error: nrt_tensor_get_device_allocation_info: the tensor is not on a device");
+    return fail(NRT_INVALID,
+                "user error: nrt_tensor_get_device_allocation_info: the tensor is not on a device");
   info->physical_address = t->device_address;
   info->size = t->storage->allocation.rounded;
   info->hbm_index = t->storage->allocation.stack;
@@ -319,9 +330,10 @@ NRT_STATUS nrt_tensor_check_output_completion(const nrt_tensor_t* tensor, int64_
     if (t->completions.load(std::memory_order_acquire) >= expected_count) return NRT_SUCCESS;
     const auto waited = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start);
     if (timeout_us >= 0 && waited.count() >= timeout_us)
-      return fail(NRT_TIMEOUT, "nrt_tensor_check_output_completion: " + std::to_string(t->completions.load()) +
-                                   " of " + std::to_string(expected_count) + " completions after " +
-                                   std::to_string(waited.count()) + " us");
+      return fail(NRT_TIMEOUT,
+                  "nrt_tensor_check_output_completion: " + std::to_string(t->completions.load()) + " of " +
+                      std::to_string(expected_count) + " completions after " +
+                      std::to_string(waited.count()) + " us");
     if (timeout_us < 0 && !warned && waited > std::chrono::seconds(30)) {
       warned = true;
       log(LogLevel::kWarning, "nrt_tensor_check_output_completion has waited for 30 s");
@@ -338,7 +350,8 @@ NRT_STATUS nrt_tensor_reset_output_completion(nrt_tensor_t* tensor) {
   return NRT_SUCCESS;
 }
 
-// --- tensor sets ------------------------------------------------------------------------------------------------------
+// --- tensor sets
+// ------------------------------------------------------------------------------------------------------
 
 NRT_STATUS nrt_allocate_tensor_set(nrt_tensor_set_t** result) {
   TRNSIM_REQUIRE_INIT();
@@ -383,7 +396,8 @@ NRT_STATUS nrt_get_tensor_from_tensor_set(nrt_tensor_set_t* set, const char* nam
   const size_t n = std::strlen(name);
   const TensorSet::Entry* e = s->find(name_hash(name, n), {name, n});
   if (e == nullptr)
-    return fail(NRT_FAILURE, std::string("user error: nrt_get_tensor_from_tensor_set: no tensor is named '") + name + "'");
+    return fail(NRT_FAILURE,
+                std::string("user error: nrt_get_tensor_from_tensor_set: no tensor is named '") + name + "'");
   *tensor = e->tensor;
   return NRT_SUCCESS;
 }

@@ -1,4 +1,5 @@
-// System trace and per-model profile: both observe executions. Times in events are simulated nanoseconds of the core.
+// System trace and per-model profile: both observe executions. Times in events are simulated nanoseconds of
+// the core.
 #include <boost/json.hpp>
 #include <cstdlib>
 #include <cstring>
@@ -28,8 +29,9 @@ namespace {
 
 namespace json = boost::json;
 
-const char* const kEventTypes[] = {"nc_exec_running",  "cc_running",           "cc_exec_barrier", "numerical_err",
-                                   "nrt_model_switch", "timestamp_sync_point", "hw_notify"};
+const char* const kEventTypes[] = {"nc_exec_running", "cc_running",       "cc_exec_barrier",
+                                   "numerical_err",   "nrt_model_switch", "timestamp_sync_point",
+                                   "hw_notify"};
 
 bool known_type(const char* type) {
   for (const char* t : kEventTypes)
@@ -98,7 +100,8 @@ void push(uint32_t vnc, Event event) {
   queue.push_back(std::move(event));
 }
 
-NRT_STATUS type_list(const char* function, const std::set<std::string>& without, const char*** types, size_t* count) {
+NRT_STATUS type_list(const char* function, const std::set<std::string>& without, const char*** types,
+                     size_t* count) {
   if (types == nullptr || count == nullptr)
     return fail(NRT_INVALID, std::string("user error: ") + function + ": NULL");
   *types = static_cast<const char**>(std::calloc(std::size(kEventTypes), sizeof(char*)));
@@ -156,10 +159,12 @@ using namespace trnsim::runtime;  // NOLINT
 
 extern "C" {
 
-// --- trace configuration ----------------------------------------------------------------------------------------------
+// --- trace configuration
+// ----------------------------------------------------------------------------------------------
 
 NRT_STATUS nrt_sys_trace_config_allocate(nrt_sys_trace_config_t** config) {
-  if (config == nullptr) return fail(NRT_INVALID, "user error: nrt_sys_trace_config_allocate: config is NULL");
+  if (config == nullptr)
+    return fail(NRT_INVALID, "user error: nrt_sys_trace_config_allocate: config is NULL");
   *config = g_configs.make();
   return NRT_SUCCESS;
 }
@@ -184,7 +189,8 @@ NRT_STATUS nrt_sys_trace_config_set_max_events_per_nc(nrt_sys_trace_config_t* co
 
 NRT_STATUS nrt_sys_trace_config_set_capture_enabled_for_nc(nrt_sys_trace_config_t* config, uint32_t nc,
                                                            bool enabled) {
-  if (!g_configs.alive(config)) return bad_handle("nrt_sys_trace_config_set_capture_enabled_for_nc", "config");
+  if (!g_configs.alive(config))
+    return bad_handle("nrt_sys_trace_config_set_capture_enabled_for_nc", "config");
   if (enabled)
     config->disabled_cores.erase(nc);
   else
@@ -194,10 +200,12 @@ NRT_STATUS nrt_sys_trace_config_set_capture_enabled_for_nc(nrt_sys_trace_config_
 
 NRT_STATUS nrt_sys_trace_config_set_capture_enabled_for_event_type(nrt_sys_trace_config_t* config,
                                                                    const char* event_type, bool enabled) {
-  if (!g_configs.alive(config)) return bad_handle("nrt_sys_trace_config_set_capture_enabled_for_event_type", "config");
+  if (!g_configs.alive(config))
+    return bad_handle("nrt_sys_trace_config_set_capture_enabled_for_event_type", "config");
   if (event_type == nullptr || !known_type(event_type))
     return fail(NRT_INVALID, std::string("user error: no trace event type is named '") +
-                                 (event_type == nullptr ? "" : event_type) + "'; see nrt_sys_trace_get_event_types");
+                                 (event_type == nullptr ? "" : event_type) +
+                                 "'; see nrt_sys_trace_get_event_types");
   if (enabled)
     config->disabled_types.erase(event_type);
   else
@@ -205,8 +213,8 @@ NRT_STATUS nrt_sys_trace_config_set_capture_enabled_for_event_type(nrt_sys_trace
   return NRT_SUCCESS;
 }
 
-NRT_STATUS nrt_sys_trace_config_get_enabled_event_types(const nrt_sys_trace_config_t* config, const char*** types,
-                                                        size_t* count) {
+NRT_STATUS nrt_sys_trace_config_get_enabled_event_types(const nrt_sys_trace_config_t* config,
+                                                        const char*** types, size_t* count) {
   if (!g_configs.alive(config)) return bad_handle("nrt_sys_trace_config_get_enabled_event_types", "config");
   return type_list("nrt_sys_trace_config_get_enabled_event_types", config->disabled_types, types, count);
 }
@@ -217,13 +225,15 @@ NRT_STATUS nrt_sys_trace_get_event_types(const char*** types, size_t* count) {
 
 void nrt_sys_trace_free_event_types(const char** types, size_t) { std::free(types); }
 
-// --- trace session ----------------------------------------------------------------------------------------------------
+// --- trace session
+// ----------------------------------------------------------------------------------------------------
 
 NRT_STATUS nrt_sys_trace_start(nrt_sys_trace_config_t* config) {
   TRNSIM_REQUIRE_INIT();
   if (config != nullptr && !g_configs.alive(config)) return bad_handle("nrt_sys_trace_start", "config");
   const std::lock_guard lock(g_mutex);
-  if (g_trace.running) return fail(NRT_FAILURE, "user error: nrt_sys_trace_start twice; call nrt_sys_trace_stop first");
+  if (g_trace.running)
+    return fail(NRT_FAILURE, "user error: nrt_sys_trace_start twice; call nrt_sys_trace_stop first");
   g_trace.config = config == nullptr ? nrt_sys_trace_config{} : *config;
   g_trace.events.assign(g_runtime->cores.size(), {});
   g_trace.running = true;
@@ -234,7 +244,8 @@ NRT_STATUS nrt_sys_trace_start(nrt_sys_trace_config_t* config) {
 NRT_STATUS nrt_sys_trace_stop(void) {
   TRNSIM_REQUIRE_INIT();
   const std::lock_guard lock(g_mutex);
-  if (!g_trace.running) return fail(NRT_FAILURE, "user error: nrt_sys_trace_stop without nrt_sys_trace_start");
+  if (!g_trace.running)
+    return fail(NRT_FAILURE, "user error: nrt_sys_trace_stop without nrt_sys_trace_start");
   g_trace.running = false;  // events stay until they are fetched
   update_observing();
   return NRT_SUCCESS;
@@ -247,11 +258,13 @@ NRT_STATUS nrt_sys_trace_fetch_options_allocate(nrt_sys_trace_fetch_options_t** 
 }
 
 NRT_STATUS nrt_sys_trace_fetch_options_free(nrt_sys_trace_fetch_options_t* options) {
-  return g_fetch_options.destroy(options) ? NRT_SUCCESS : bad_handle("nrt_sys_trace_fetch_options_free", "options");
+  return g_fetch_options.destroy(options) ? NRT_SUCCESS
+                                          : bad_handle("nrt_sys_trace_fetch_options_free", "options");
 }
 
 NRT_STATUS nrt_sys_trace_fetch_options_set_defaults(nrt_sys_trace_fetch_options_t* options) {
-  if (!g_fetch_options.alive(options)) return bad_handle("nrt_sys_trace_fetch_options_set_defaults", "options");
+  if (!g_fetch_options.alive(options))
+    return bad_handle("nrt_sys_trace_fetch_options_set_defaults", "options");
   *options = {};
   return NRT_SUCCESS;
 }
@@ -270,7 +283,8 @@ NRT_STATUS nrt_sys_trace_fetch_options_set_nc_idx(nrt_sys_trace_fetch_options_t*
   return NRT_SUCCESS;
 }
 
-NRT_STATUS nrt_sys_trace_fetch_events(char** buffer, size_t* bytes, const nrt_sys_trace_fetch_options_t* options) {
+NRT_STATUS nrt_sys_trace_fetch_events(char** buffer, size_t* bytes,
+                                      const nrt_sys_trace_fetch_options_t* options) {
   TRNSIM_REQUIRE_INIT();
   if (buffer == nullptr) return fail(NRT_INVALID, "user error: nrt_sys_trace_fetch_events: buffer is NULL");
   if (options != nullptr && !g_fetch_options.alive(options))
@@ -284,17 +298,19 @@ NRT_STATUS nrt_sys_trace_fetch_events(char** buffer, size_t* bytes, const nrt_sy
       uint64_t left = options == nullptr ? UINT64_MAX : options->max_events_per_nc;
       for (; left > 0 && !queue.empty(); --left, queue.pop_front()) {  // each event is handed out once
         const Event& e = queue.front();
-        events.push_back(json::object{{"event_type", e.type},
-                                      {"phase", e.phase},
-                                      {"tracking_id", e.tracking_id},
-                                      {"nc_idx", nc},
-                                      {"data", json::object{{"nc_timestamp_ns", e.timestamp_ns}, {"model_name", e.model}}}});
+        events.push_back(json::object{
+            {"event_type", e.type},
+            {"phase", e.phase},
+            {"tracking_id", e.tracking_id},
+            {"nc_idx", nc},
+            {"data", json::object{{"nc_timestamp_ns", e.timestamp_ns}, {"model_name", e.model}}}});
       }
     }
   }
   const std::string text = json::serialize(json::object{{"events", std::move(events)}});
   *buffer = static_cast<char*>(std::malloc(text.size() + 1));
-  if (*buffer == nullptr) return fail(NRT_RESOURCE, "nrt_sys_trace_fetch_events: the host has no memory left");
+  if (*buffer == nullptr)
+    return fail(NRT_RESOURCE, "nrt_sys_trace_fetch_events: the host has no memory left");
   std::memcpy(*buffer, text.c_str(), text.size() + 1);
   if (bytes != nullptr) *bytes = text.size();
   return NRT_SUCCESS;
@@ -302,7 +318,8 @@ NRT_STATUS nrt_sys_trace_fetch_events(char** buffer, size_t* bytes, const nrt_sy
 
 void nrt_sys_trace_buffer_free(char* buffer) { std::free(buffer); }
 
-// --- profile of one model ---------------------------------------------------------------------------------------------
+// --- profile of one model
+// ---------------------------------------------------------------------------------------------
 
 NRT_STATUS nrt_profile_start(nrt_model_t* model, const char* file) {
   TRNSIM_REQUIRE_INIT();
@@ -310,7 +327,8 @@ NRT_STATUS nrt_profile_start(nrt_model_t* model, const char* file) {
   if (slot == nullptr || slot->model == nullptr) return bad_handle("nrt_profile_start", "model");
   if (file == nullptr) return fail(NRT_INVALID, "user error: nrt_profile_start: file is NULL");
   const std::lock_guard lock(g_mutex);
-  if (g_profile.running) return fail(NRT_FAILURE, "user error: nrt_profile_start twice; call nrt_profile_stop first");
+  if (g_profile.running)
+    return fail(NRT_FAILURE, "user error: nrt_profile_start twice; call nrt_profile_stop first");
   g_profile = {true, slot->model->id, slot->model->name, {}};
   update_observing();
   return NRT_SUCCESS;
@@ -322,7 +340,8 @@ NRT_STATUS nrt_profile_stop(const char* file) {
   Profile profile;
   {
     const std::lock_guard lock(g_mutex);
-    if (!g_profile.running) return fail(NRT_FAILURE, "user error: nrt_profile_stop without nrt_profile_start");
+    if (!g_profile.running)
+      return fail(NRT_FAILURE, "user error: nrt_profile_stop without nrt_profile_start");
     std::swap(profile, g_profile);
     update_observing();
   }
@@ -332,14 +351,13 @@ NRT_STATUS nrt_profile_stop(const char* file) {
     total += e["duration_ns"].as_double();
     executions.push_back(std::move(e));
   }
-  const json::object o{
-      {"Metadata", json::object{{"is_simulation", true},
-                                {"simulator", "trnsim " TRNSIM_VERSION},
-                                {"config", g_runtime->settings.config.name}}},
-      {"Summary", json::object{{"model_name", profile.model_name},
-                               {"executions", executions.size()},
-                               {"total_time_ns", total}}},
-      {"ExecutionInfo", std::move(executions)}};
+  const json::object o{{"Metadata", json::object{{"is_simulation", true},
+                                                 {"simulator", "trnsim " TRNSIM_VERSION},
+                                                 {"config", g_runtime->settings.config.name}}},
+                       {"Summary", json::object{{"model_name", profile.model_name},
+                                                {"executions", executions.size()},
+                                                {"total_time_ns", total}}},
+                       {"ExecutionInfo", std::move(executions)}};
   std::ofstream out(file);
   out << json::serialize(o) << '\n';
   if (!out) return fail(NRT_FAILURE, std::string("user error: nrt_profile_stop: cannot write ") + file);

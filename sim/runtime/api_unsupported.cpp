@@ -36,7 +36,8 @@ NRT_STATUS no_object(const char* function, const char* what, T** out) {
 
 extern "C" {
 
-// --- host maps, peer memory -------------------------------------------------------------------------------------------
+// --- host maps, peer memory
+// -------------------------------------------------------------------------------------------
 
 NRT_STATUS nrt_host_device_id_get(int device, uint32_t* host_device_id) {
   TRNSIM_REQUIRE_INIT();
@@ -87,9 +88,12 @@ void* nrt_get_libnccl_net(int* error, char* message, size_t message_size) {
   return nullptr;
 }
 
-// --- old calls --------------------------------------------------------------------------------------------------------
+// --- old calls
+// --------------------------------------------------------------------------------------------------------
 
-NRT_STATUS nrt_set_pool_eng_ucode(const void*, size_t) { return unsupported(__func__, "custom operators in GpSimd code"); }
+NRT_STATUS nrt_set_pool_eng_ucode(const void*, size_t) {
+  return unsupported(__func__, "custom operators in GpSimd code");
+}
 NRT_STATUS nrt_register_async_exec_callback(nrt_async_exec_callback_t) {
   return unsupported(__func__, "implicit async execution, which has left the ABI; use nrta_execute_schedule");
 }
@@ -97,12 +101,17 @@ NRT_STATUS nrt_async_drain_queued_execs(uint32_t) {
   return unsupported(__func__, "implicit async execution, which has left the ABI; use nrta_is_completed");
 }
 NRT_STATUS nrt_trace_start(bool) { return unsupported(__func__, "the old trace; use nrt_sys_trace_start"); }
-NRT_STATUS nrt_trace_stop(const char*) { return unsupported(__func__, "the old trace; use nrt_sys_trace_stop"); }
+NRT_STATUS nrt_trace_stop(const char*) {
+  return unsupported(__func__, "the old trace; use nrt_sys_trace_stop");
+}
 
-// --- collectives, send and receive ------------------------------------------------------------------------------------
+// --- collectives, send and receive
+// ------------------------------------------------------------------------------------
 
 NRT_STATUS nrt_build_global_comm(int32_t, uint32_t, uint32_t) { return unsupported(__func__, kCollectives); }
-NRT_STATUS nrt_cc_global_comm_init(uint32_t, uint32_t, uint32_t) { return unsupported(__func__, kCollectives); }
+NRT_STATUS nrt_cc_global_comm_init(uint32_t, uint32_t, uint32_t) {
+  return unsupported(__func__, kCollectives);
+}
 NRT_STATUS nrt_barrier(int32_t, uint32_t, uint32_t) { return unsupported(__func__, kCollectives); }
 NRT_STATUS nrt_all_gather(int32_t, uint32_t, uint32_t, uint32_t, void*, void*) {
   return unsupported(__func__, kCollectives);
@@ -116,7 +125,9 @@ NRT_STATUS nrt_async_sendrecv_connect(const char*, int, int, nrt_async_sendrecv_
 NRT_STATUS nrt_async_sendrecv_accept(const char*, int, int, nrt_async_sendrecv_comm_t** comm) {
   return no_object(__func__, kCollectives, comm);
 }
-NRT_STATUS nrt_async_sendrecv_test_comm(nrt_async_sendrecv_comm_t*, bool*) { return unsupported(__func__, kCollectives); }
+NRT_STATUS nrt_async_sendrecv_test_comm(nrt_async_sendrecv_comm_t*, bool*) {
+  return unsupported(__func__, kCollectives);
+}
 NRT_STATUS nrt_async_sendrecv_test_request(nrt_async_sendrecv_request_t*, bool*, size_t*) {
   return unsupported(__func__, kCollectives);
 }
@@ -137,7 +148,8 @@ NRT_STATUS nrt_async_sendrecv_get_max_num_pending_request(int* count) {
   return unsupported(__func__, kCollectives);
 }
 
-// --- continuous profiling and capture sessions ------------------------------------------------------------------------
+// --- continuous profiling and capture sessions
+// ------------------------------------------------------------------------
 
 NRT_STATUS nrt_profile_continuous_options_allocate(nrt_profile_continuous_options_t** options) {
   return no_object(__func__, kContinuousProfile, options);
@@ -157,10 +169,14 @@ NRT_STATUS nrt_profile_continuous_stop(void) { return unsupported(__func__, kCon
 NRT_STATUS nrt_inspect_begin(void) { return unsupported(__func__, kInspect); }
 NRT_STATUS nrt_inspect_stop(void) { return unsupported(__func__, kInspect); }
 NRT_STATUS nrt_inspect_begin_with_options(nrt_inspect_config_t*) { return unsupported(__func__, kInspect); }
-NRT_STATUS nrt_inspect_config_allocate(nrt_inspect_config_t** config) { return no_object(__func__, kInspect, config); }
+NRT_STATUS nrt_inspect_config_allocate(nrt_inspect_config_t** config) {
+  return no_object(__func__, kInspect, config);
+}
 NRT_STATUS nrt_inspect_config_free(nrt_inspect_config_t*) { return unsupported(__func__, kInspect); }
 NRT_STATUS nrt_inspect_config_set_defaults(nrt_inspect_config_t*) { return unsupported(__func__, kInspect); }
-NRT_STATUS nrt_inspect_config_set_session_id(nrt_inspect_config_t*, int) { return unsupported(__func__, kInspect); }
+NRT_STATUS nrt_inspect_config_set_session_id(nrt_inspect_config_t*, int) {
+  return unsupported(__func__, kInspect);
+}
 NRT_STATUS nrt_inspect_config_set_output_dir(nrt_inspect_config_t*, const char*) {
   return unsupported(__func__, kInspect);
 }
@@ -170,7 +186,8 @@ NRT_STATUS nrt_inspect_config_set_sys_trace_max_events_per_nc(nrt_inspect_config
 NRT_STATUS nrt_inspect_config_set_capture_enabled_for_nc(nrt_inspect_config_t*, uint32_t, bool) {
   return unsupported(__func__, kInspect);
 }
-NRT_STATUS nrt_inspect_config_set_capture_enabled_for_event_type_string(nrt_inspect_config_t*, const char*, bool) {
+NRT_STATUS nrt_inspect_config_set_capture_enabled_for_event_type_string(nrt_inspect_config_t*, const char*,
+                                                                        bool) {
   return unsupported(__func__, kInspect);
 }
 NRT_STATUS nrt_inspect_config_set_enable_inspect(nrt_inspect_config_t*, bool) {
@@ -186,13 +203,15 @@ NRT_STATUS nrt_inspect_config_get_all_activity_types(const char*** types, size_t
   if (count != nullptr) *count = 0;
   return no_object(__func__, kInspect, types);
 }
-NRT_STATUS nrt_inspect_config_get_enabled_activity_types(nrt_inspect_config_t*, const char*** types, size_t* count) {
+NRT_STATUS nrt_inspect_config_get_enabled_activity_types(nrt_inspect_config_t*, const char*** types,
+                                                         size_t* count) {
   if (count != nullptr) *count = 0;
   return no_object(__func__, kInspect, types);
 }
 void nrt_inspect_config_free_activity_types(const char**, size_t) {}  // none are ever given out
 
-// --- debug stream -----------------------------------------------------------------------------------------------------
+// --- debug stream
+// -----------------------------------------------------------------------------------------------------
 
 NRT_STATUS nrt_debug_client_connect(int, int* fd) {
   if (fd != nullptr) *fd = -1;

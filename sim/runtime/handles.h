@@ -1,6 +1,6 @@
-// Handles of the C ABI. A handle is not an address: it packs kind, generation and slot number, so that a bad, foreign
-// or freed handle is recognised without touching memory that may be gone. Slots are reused and never unmapped; looking
-// one up is two loads and a compare, without a lock.
+// Handles of the C ABI. A handle is not an address: it packs kind, generation and slot number, so that a bad,
+// foreign or freed handle is recognised without touching memory that may be gone. Slots are reused and never
+// unmapped; looking one up is two loads and a compare, without a lock.
 #pragma once
 
 #include <array>
@@ -26,8 +26,8 @@ class HandleTable {
     for (auto& c : chunks_) delete[] c.load(std::memory_order_relaxed);
   }
 
-  // A slot whose contents are what its last owner left; null when the table is full. The handle is valid after
-  // publish().
+  // A slot whose contents are what its last owner left; null when the table is full. The handle is valid
+  // after publish().
   T* acquire(uint32_t* index) {
     Shard& shard = my_shard();
     {
@@ -135,7 +135,7 @@ class HandleTable {
     return true;
   }
 
-  std::unique_ptr<std::atomic<Slot*>[]> storage_{new std::atomic<Slot*>[kMaxChunks]()};
+  std::unique_ptr<std::atomic<Slot*>[]> storage_ { new std::atomic<Slot*>[ kMaxChunks ]() };
   struct ChunkView {
     std::atomic<Slot*>* p;
     std::atomic<Slot*>& operator[](uint32_t i) const { return p[i]; }

@@ -41,7 +41,8 @@ void log(LogLevel level, const std::string& text) {
 }
 
 NRT_STATUS fail(NRT_STATUS status, std::string text) {
-  if (log_enabled(LogLevel::kInfo)) log(LogLevel::kInfo, std::string(nrt_get_status_as_str(status)) + ": " + text);
+  if (log_enabled(LogLevel::kInfo))
+    log(LogLevel::kInfo, std::string(nrt_get_status_as_str(status)) + ": " + text);
   t_error = std::move(text);
   return status;
 }

@@ -1,5 +1,5 @@
-// One line per event on the console or into a file, by NEURON_RT_LOG_LEVEL and NEURON_RT_LOG_LOCATION; and the text
-// of the newest error of a thread, which every failing call leaves.
+// One line per event on the console or into a file, by NEURON_RT_LOG_LEVEL and NEURON_RT_LOG_LOCATION; and
+// the text of the newest error of a thread, which every failing call leaves.
 #pragma once
 
 #include <atomic>

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "isa/program.h"
 #include "sim/runtime/log.h"
 #include "sim/runtime/runtime.h"
 #include "sim/runtime/trnsim_ext.h"
@@ -26,10 +27,10 @@ std::string tensor_text(const Model& m, const Port& port) {
          std::to_string(port.bytes) + " bytes) of program '" + m.name + "'";
 }
 
-// Binds the ports of one direction. The sets of a client usually list the tensors in program order: then each lookup
-// is one compare.
-NRT_STATUS bind_ports(const Model& m, const std::vector<Port>& ports, const nrt_tensor_set_t* handle, const char* what,
-                      bool outputs, std::vector<chip::Binding>& bindings) {
+// Binds the ports of one direction. The sets of a client usually list the tensors in program order: then each
+// lookup is one compare.
+NRT_STATUS bind_ports(const Model& m, const std::vector<Port>& ports, const nrt_tensor_set_t* handle,
+                      const char* what, bool outputs, std::vector<chip::Binding>& bindings) {
   TensorSet* set = handle == nullptr ? nullptr : tensor_sets().get(handle);
   if (set == nullptr && !(handle == nullptr && ports.empty()))
     return bad_handle("nrt_execute", outputs ? "output set" : "input set");
@@ -43,19 +44,21 @@ NRT_STATUS bind_ports(const Model& m, const std::vector<Port>& ports, const nrt_
     if (e == nullptr) {
       if (port.bytes == 0) continue;
       return fail(NRT_EXEC_BAD_INPUT, "user error: nrt_execute: the " + std::string(what) + " set lacks " +
-                                          tensor_text(m, port) + "; bind every tensor of nrt_get_model_tensor_info");
+                                          tensor_text(m, port) +
+                                          "; bind every tensor of nrt_get_model_tensor_info");
     }
     Tensor* t = tensors().get(e->tensor);
     if (t == nullptr)
-      return fail(NRT_INVALID_HANDLE, "user error: nrt_execute: the tensor bound to " + tensor_text(m, port) +
-                                          " has been freed");
+      return fail(NRT_INVALID_HANDLE,
+                  "user error: nrt_execute: the tensor bound to " + tensor_text(m, port) + " has been freed");
     if (t->bytes < port.bytes)
-      return fail(NRT_INVALID, "user error: nrt_execute: the tensor bound to " + tensor_text(m, port) + " has " +
-                                   std::to_string(t->bytes) + " bytes");
+      return fail(NRT_INVALID, "user error: nrt_execute: the tensor bound to " + tensor_text(m, port) +
+                                   " has " + std::to_string(t->bytes) + " bytes");
     if (t->vnc >= 0 && static_cast<uint32_t>(t->vnc) != m.vnc)
-      return fail(NRT_INVALID, "illegal on hardware: nrt_execute: the tensor bound to " + tensor_text(m, port) +
-                                   " is on logical core " + std::to_string(t->vnc) + ", the program on core " +
-                                   std::to_string(m.vnc) + "; copy it through the host");
+      return fail(NRT_INVALID, "illegal on hardware: nrt_execute: the tensor bound to " +
+                                   tensor_text(m, port) + " is on logical core " + std::to_string(t->vnc) +
+                                   ", the program on core " + std::to_string(m.vnc) +
+                                   "; copy it through the host");
     chip::Binding& b = bindings[port.tensor];
     b.data = g_runtime->settings.mode == chip::Mode::kTime ? nullptr : t->data;
     b.bytes = t->bytes;
@@ -68,9 +71,10 @@ void count_completions(const std::vector<Port>& ports, nrt_tensor_set_t* handle)
   TensorSet* set = handle == nullptr ? nullptr : tensor_sets().get(handle);
   if (set == nullptr) return;
   for (size_t i = 0; i < ports.size(); ++i) {
-    TensorSet::Entry* e = i < set->count && set->entries[i].hash == ports[i].hash && set->entries[i].name == ports[i].name
-                              ? &set->entries[i]
-                              : set->find(ports[i].hash, ports[i].name);
+    TensorSet::Entry* e =
+        i < set->count && set->entries[i].hash == ports[i].hash && set->entries[i].name == ports[i].name
+            ? &set->entries[i]
+            : set->find(ports[i].hash, ports[i].name);
     Tensor* t = e == nullptr ? nullptr : tensors().get(e->tensor);
     if (t != nullptr) t->completions.fetch_add(1, std::memory_order_release);
   }
@@ -313,8 +317,9 @@ NRT_STATUS execute(nrt_model_t* handle, const nrt_tensor_set_t* inputs, nrt_tens
   // Again under the lock: another thread may have unloaded it meanwhile.
   if (models().get(handle) != slot || slot->model == nullptr) return bad_handle("nrt_execute", "model");
   if (core.dead.load(std::memory_order_relaxed))
-    return fail(NRT_EXEC_UNIT_UNRECOVERABLE, "logical core " + std::to_string(slot->vnc) +
-                                                 " stopped after a hardware error; nrt_close and nrt_init reset it");
+    return fail(NRT_EXEC_UNIT_UNRECOVERABLE,
+                "logical core " + std::to_string(slot->vnc) +
+                    " stopped after a hardware error; nrt_close and nrt_init reset it");
   Model& m = *slot->model;
   core.bindings.assign(m.bindings.begin(), m.bindings.end());
   NRT_STATUS status = bind_ports(m, m.inputs, inputs, "input", false, core.bindings);
@@ -335,12 +340,14 @@ NRT_STATUS execute(nrt_model_t* handle, const nrt_tensor_set_t* inputs, nrt_tens
   if (status == NRT_SUCCESS || status == NRT_EXEC_COMPLETED_WITH_NUM_ERR) {
     account(core, m, result.stats);
     count_completions(m.outputs, outputs);
-    if (static_cast<double>(result.stats.total_ps) > r.settings.exec_timeout_s * static_cast<double>(kPsPerSecond))
-      status = fail(NRT_TIMEOUT, "illegal on hardware: program '" + m.name + "' takes " +
-                                     std::to_string(static_cast<double>(result.stats.total_ps) / kPsPerSecond) +
-                                     " simulated seconds on logical core " + std::to_string(m.vnc) +
-                                     "; the limit is NEURON_RT_EXEC_TIMEOUT=" +
-                                     std::to_string(r.settings.exec_timeout_s) + " s");
+    if (static_cast<double>(result.stats.total_ps) >
+        r.settings.exec_timeout_s * static_cast<double>(kPsPerSecond))
+      status = fail(NRT_TIMEOUT,
+                    "illegal on hardware: program '" + m.name + "' takes " +
+                        std::to_string(static_cast<double>(result.stats.total_ps) / kPsPerSecond) +
+                        " simulated seconds on logical core " + std::to_string(m.vnc) +
+                        "; the limit is NEURON_RT_EXEC_TIMEOUT=" + std::to_string(r.settings.exec_timeout_s) +
+                        " s");
   }
   if (status != NRT_SUCCESS && status != NRT_TIMEOUT) fail(status, result.message);
   if (status == NRT_TIMEOUT && result.status == chip::LaunchResult::Status::kHang) {
@@ -434,8 +441,8 @@ NRT_STATUS nrt_load_collectives(const void* container, size_t size, int32_t vnc,
                                 uint32_t ctx_device_id, uint32_t ctx_device_count, nrt_model_t** model) {
   TRNSIM_REQUIRE_INIT();
   if (ctx_device_count == 0 || ctx_device_id >= ctx_device_count)
-    return fail(NRT_INVALID, "user error: nrt_load_collectives: device " + std::to_string(ctx_device_id) + " of " +
-                                 std::to_string(ctx_device_count));
+    return fail(NRT_INVALID, "user error: nrt_load_collectives: device " + std::to_string(ctx_device_id) +
+                                 " of " + std::to_string(ctx_device_count));
   // A container has no collectives yet, so a member of a group runs like a program of its own.
   return nrt_load(container, size, vnc, vnc_count, model);
 }
@@ -480,7 +487,8 @@ NRT_STATUS nrt_execute_repeat(nrt_model_t* model, const nrt_tensor_set_t* inputs
       if (m->outputs[i].bytes != m->inputs[i].bytes)
         return fail(NRT_INVALID, "user error: nrt_execute_repeat: output '" + m->outputs[i].name + "' (" +
                                      std::to_string(m->outputs[i].bytes) + " bytes) cannot feed input '" +
-                                     m->inputs[i].name + "' (" + std::to_string(m->inputs[i].bytes) + " bytes)");
+                                     m->inputs[i].name + "' (" + std::to_string(m->inputs[i].bytes) +
+                                     " bytes)");
       feed.emplace_back(m->outputs[i].name, m->inputs[i].name);
       bytes.push_back(m->outputs[i].bytes);
     }
@@ -493,7 +501,8 @@ NRT_STATUS nrt_execute_repeat(nrt_model_t* model, const nrt_tensor_set_t* inputs
       nrt_tensor_t* to = nullptr;
       NRT_STATUS s = nrt_get_tensor_from_tensor_set(outputs, feed[i].first.c_str(), &from);
       if (s == NRT_SUCCESS)
-        s = nrt_get_tensor_from_tensor_set(const_cast<nrt_tensor_set_t*>(inputs), feed[i].second.c_str(), &to);
+        s = nrt_get_tensor_from_tensor_set(const_cast<nrt_tensor_set_t*>(inputs), feed[i].second.c_str(),
+                                           &to);
       if (s == NRT_SUCCESS) s = nrt_tensor_copy(from, 0, to, 0, bytes[i]);
       if (s != NRT_SUCCESS) return s;
     }
@@ -521,7 +530,8 @@ NRT_STATUS nrt_get_model_tensor_info(nrt_model_t* model, nrt_tensor_info_array_t
     out.dtype = to_nrt(t.dtype);
     out.ndim = static_cast<uint32_t>(t.shape.size());
     out.shape = static_cast<uint32_t*>(std::calloc(std::max<size_t>(t.shape.size(), 1), sizeof(uint32_t)));
-    for (size_t d = 0; out.shape != nullptr && d < t.shape.size(); ++d) out.shape[d] = static_cast<uint32_t>(t.shape[d]);
+    for (size_t d = 0; out.shape != nullptr && d < t.shape.size(); ++d)
+      out.shape[d] = static_cast<uint32_t>(t.shape[d]);
   };
   for (const Port& p : m->inputs) describe(p, NRT_TENSOR_USAGE_INPUT);
   for (const Port& p : m->outputs) describe(p, NRT_TENSOR_USAGE_OUTPUT);
@@ -551,7 +561,8 @@ NRT_STATUS nrt_get_model_instance_count(const nrt_model_t* model, uint32_t* coun
   return model_count("nrt_get_model_instance_count", model, count);
 }
 
-NRT_STATUS nrt_get_model_info(const nrt_model_t* model, nrt_model_info_t* info, size_t size_in, size_t* size_out) {
+NRT_STATUS nrt_get_model_info(const nrt_model_t* model, nrt_model_info_t* info, size_t size_in,
+                              size_t* size_out) {
   TRNSIM_REQUIRE_INIT();
   const ModelSlot* slot = models().get(model);
   if (slot == nullptr) return bad_handle("nrt_get_model_info", "model");

@@ -1,9 +1,9 @@
 /* The public nrt C ABI, in our own declarations: what libnrt.so.1 exports (126 functions). Plain C11.
  * Values of enums and sizes of structs match the published ABI; the asserts at the end hold them.
  *
- * Conventions: handles are opaque and never dereferenced by the caller; `vnc` is a logical core of this process,
- * counted from 0; sizes and offsets are bytes; a function may be called from any thread unless it says otherwise.
- * After a failure the text is in trnsim_last_error() (trnsim_ext.h). */
+ * Conventions: handles are opaque and never dereferenced by the caller; `vnc` is a logical core of this
+ * process, counted from 0; sizes and offsets are bytes; a function may be called from any thread unless it
+ * says otherwise. After a failure the text is in trnsim_last_error() (trnsim_ext.h). */
 #pragma once
 
 #include <stdbool.h>
@@ -17,7 +17,8 @@ extern "C" {
 #define NRT_MAJOR_VERSION 2
 #define NRT_MINOR_VERSION 0
 
-/* --- status ------------------------------------------------------------------------------------------------------ */
+/* --- status
+ * ------------------------------------------------------------------------------------------------------ */
 
 typedef enum {
   NRT_SUCCESS = 0,
@@ -50,7 +51,8 @@ typedef enum {
   NRT_NETWORK_PROXY_FAILURE = 1206
 } NRT_STATUS;
 
-/* --- enums ------------------------------------------------------------------------------------------------------- */
+/* --- enums
+ * ------------------------------------------------------------------------------------------------------- */
 
 typedef enum {
   NRT_TENSOR_PLACEMENT_DEVICE = 0,
@@ -107,7 +109,13 @@ typedef enum {
   NRT_INSTANCE_TRN3PDS98 = 15
 } nrt_instance_family_t;
 
-typedef enum { NRT_OP_ADD = 0, NRT_OP_FMA = 1, NRT_OP_MAX = 2, NRT_OP_MIN = 3, NRT_OP_INVALID = 15 } nrt_op_type_t;
+typedef enum {
+  NRT_OP_ADD = 0,
+  NRT_OP_FMA = 1,
+  NRT_OP_MAX = 2,
+  NRT_OP_MIN = 3,
+  NRT_OP_INVALID = 15
+} nrt_op_type_t;
 
 typedef enum { NRT_CC_ALLGATHER = 0, NRT_CC_ALLREDUCE = 1, NRT_CC_REDUCESCATTER = 2 } nrt_cc_op_type_t;
 
@@ -120,7 +128,8 @@ typedef enum {
   NRTA_XU_TYPE_NUM = 5
 } nrta_xu_t;
 
-/* --- handles and structs ----------------------------------------------------------------------------------------- */
+/* --- handles and structs
+ * ----------------------------------------------------------------------------------------- */
 
 typedef struct nrt_model nrt_model_t;
 typedef struct nrt_tensor nrt_tensor_t;
@@ -229,7 +238,8 @@ typedef struct {
 typedef void (*nrt_async_exec_callback_t)(void* params, uint32_t model_id, uint32_t vnc, uint64_t job_id,
                                           NRT_STATUS status);
 
-/* --- init, close, device and library information ----------------------------------------------------------------- */
+/* --- init, close, device and library information
+ * ----------------------------------------------------------------- */
 
 NRT_STATUS nrt_init(nrt_framework_type_t framework, const char* fw_version, const char* fal_version);
 void nrt_close(void);
@@ -240,14 +250,16 @@ NRT_STATUS nrt_get_total_vnc_count(uint32_t* count);
 NRT_STATUS nrt_get_instance_info(nrt_instance_info_t* info, size_t size);
 NRT_STATUS nrt_get_version(nrt_version_t* version, size_t size);
 const char* nrt_get_status_as_str(NRT_STATUS status);
-NRT_STATUS nrt_get_vnc_memory_stats(uint32_t vnc, nrt_vnc_memory_stats_t* stats, size_t size_in, size_t* size_out);
+NRT_STATUS nrt_get_vnc_memory_stats(uint32_t vnc, nrt_vnc_memory_stats_t* stats, size_t size_in,
+                                    size_t* size_out);
 NRT_STATUS nrt_host_device_id_get(int device, uint32_t* host_device_id);
 NRT_STATUS nrt_host_device_id_rid_map_get(uint32_t* count, uint32_t* routing_ids);
 NRT_STATUS nrt_get_hbm_mmap_va(int device, int hbm_index, void** address, size_t* size);
 NRT_STATUS nrt_get_dmabuf_fd(uint64_t va, uint64_t size, int* fd);
 NRT_STATUS nrt_get_attached_efa_bdf(const void* va, char* bdf, size_t* length);
 
-/* --- tensors ------------------------------------------------------------------------------------------------------ */
+/* --- tensors
+ * ------------------------------------------------------------------------------------------------------ */
 
 NRT_STATUS nrt_tensor_allocate(nrt_tensor_placement_t placement, int vnc, size_t size, const char* name,
                                nrt_tensor_t** tensor);
@@ -277,7 +289,8 @@ void nrt_destroy_tensor_set(nrt_tensor_set_t** set);
 NRT_STATUS nrt_add_tensor_to_tensor_set(nrt_tensor_set_t* set, const char* name, nrt_tensor_t* tensor);
 NRT_STATUS nrt_get_tensor_from_tensor_set(nrt_tensor_set_t* set, const char* name, nrt_tensor_t** tensor);
 
-/* --- models ------------------------------------------------------------------------------------------------------- */
+/* --- models
+ * ------------------------------------------------------------------------------------------------------- */
 
 NRT_STATUS nrt_load(const void* container, size_t size, int32_t vnc, int32_t vnc_count, nrt_model_t** model);
 NRT_STATUS nrt_load_collectives(const void* container, size_t size, int32_t vnc, int32_t vnc_count,
@@ -290,7 +303,8 @@ NRT_STATUS nrt_get_model_tensor_info(nrt_model_t* model, nrt_tensor_info_array_t
 NRT_STATUS nrt_free_model_tensor_info(nrt_tensor_info_array_t* info);
 NRT_STATUS nrt_get_model_nc_count(const nrt_model_t* model, uint32_t* count);
 NRT_STATUS nrt_get_model_vnc_count(const nrt_model_t* model, uint32_t* count);
-NRT_STATUS nrt_get_model_info(const nrt_model_t* model, nrt_model_info_t* info, size_t size_in, size_t* size_out);
+NRT_STATUS nrt_get_model_info(const nrt_model_t* model, nrt_model_info_t* info, size_t size_in,
+                              size_t* size_out);
 NRT_STATUS nrt_get_model_instance_count(const nrt_model_t* model, uint32_t* count);
 NRT_STATUS nrt_set_pool_eng_ucode(const void* image, size_t size);
 NRT_STATUS nrt_register_async_exec_callback(nrt_async_exec_callback_t callback);
@@ -298,17 +312,19 @@ NRT_STATUS nrt_async_drain_queued_execs(uint32_t vnc);
 NRT_STATUS nrt_trace_start(bool trace_memory);
 NRT_STATUS nrt_trace_stop(const char* file);
 
-/* --- explicit async ----------------------------------------------------------------------------------------------- */
+/* --- explicit async
+ * ----------------------------------------------------------------------------------------------- */
 
-NRT_STATUS nrta_tensor_write(nrt_tensor_t* tensor, const void* buffer, uint64_t offset, uint64_t size, int queue,
-                             nrta_error_tracker_t* tracker, nrta_seq_t* sequence);
+NRT_STATUS nrta_tensor_write(nrt_tensor_t* tensor, const void* buffer, uint64_t offset, uint64_t size,
+                             int queue, nrta_error_tracker_t* tracker, nrta_seq_t* sequence);
 NRT_STATUS nrta_tensor_read(void* buffer, nrt_tensor_t* tensor, uint64_t offset, uint64_t size, int queue,
                             nrta_error_tracker_t* tracker, nrta_seq_t* sequence);
 NRT_STATUS nrta_tensor_copy(nrt_tensor_t* source, uint64_t source_offset, nrt_tensor_t* destination,
-                            uint64_t destination_offset, uint64_t size, int queue, nrta_error_tracker_t* tracker,
-                            nrta_seq_t* sequence);
-NRT_STATUS nrta_execute_schedule(nrt_model_t* model, const nrt_tensor_set_t* inputs, nrt_tensor_set_t* outputs,
-                                 int queue, nrta_error_tracker_t* tracker, nrta_seq_t* sequence);
+                            uint64_t destination_offset, uint64_t size, int queue,
+                            nrta_error_tracker_t* tracker, nrta_seq_t* sequence);
+NRT_STATUS nrta_execute_schedule(nrt_model_t* model, const nrt_tensor_set_t* inputs,
+                                 nrt_tensor_set_t* outputs, int queue, nrta_error_tracker_t* tracker,
+                                 nrta_seq_t* sequence);
 NRT_STATUS nrta_cc_prepare(nrt_cc_comm_t* comm, nrt_tensor_list_t* inputs, nrt_tensor_list_t* outputs,
                            nrt_dtype_t dtype, nrt_op_type_t op, nrt_cc_op_type_t collective,
                            nrt_cc_context_t** context);
@@ -316,13 +332,16 @@ NRT_STATUS nrta_cc_schedule(nrt_cc_context_t** context, int queue, nrta_error_tr
                             nrta_seq_t* sequence);
 NRT_STATUS nrta_is_completed(nrta_seq_t sequence, bool* completed);
 NRT_STATUS nrta_get_sequence(uint32_t lnc, nrta_xu_t unit, uint32_t queue, nrta_seq_t* sequence);
-NRT_STATUS nrta_get_completion_handle(nrta_seq_t sequence, int* fd); /* readable when complete; the caller closes it */
+NRT_STATUS nrta_get_completion_handle(nrta_seq_t sequence,
+                                      int* fd); /* readable when complete; the caller closes it */
 NRT_STATUS nrta_error_tracker_create(uint32_t lnc, nrta_error_tracker_t** tracker);
 void nrta_error_tracker_destroy(nrta_error_tracker_t* tracker);
 /* The list belongs to the tracker until the next call on it. */
-NRT_STATUS nrta_error_tracker_get_list(nrta_error_tracker_t* tracker, const nrta_error_t** list, size_t* count);
+NRT_STATUS nrta_error_tracker_get_list(nrta_error_tracker_t* tracker, const nrta_error_t** list,
+                                       size_t* count);
 
-/* --- collectives and communication -------------------------------------------------------------------------------- */
+/* --- collectives and communication
+ * -------------------------------------------------------------------------------- */
 
 NRT_STATUS nrt_build_global_comm(int32_t vnc, uint32_t global_id, uint32_t world_size);
 NRT_STATUS nrt_cc_global_comm_init(uint32_t vnc, uint32_t global_id, uint32_t world_size);
@@ -334,26 +353,32 @@ void* nrt_get_libnccl_net(int* error, char* message, size_t message_size);
 NRT_STATUS nrt_async_sendrecv_init(int lnc);
 NRT_STATUS nrt_async_sendrecv_close(int lnc);
 NRT_STATUS nrt_async_sendrecv_flush(int lnc);
-NRT_STATUS nrt_async_sendrecv_connect(const char* peer_ip, int peer_lnc, int lnc, nrt_async_sendrecv_comm_t** comm);
-NRT_STATUS nrt_async_sendrecv_accept(const char* peer_ip, int peer_lnc, int lnc, nrt_async_sendrecv_comm_t** comm);
+NRT_STATUS nrt_async_sendrecv_connect(const char* peer_ip, int peer_lnc, int lnc,
+                                      nrt_async_sendrecv_comm_t** comm);
+NRT_STATUS nrt_async_sendrecv_accept(const char* peer_ip, int peer_lnc, int lnc,
+                                     nrt_async_sendrecv_comm_t** comm);
 NRT_STATUS nrt_async_sendrecv_test_comm(nrt_async_sendrecv_comm_t* comm, bool* done);
 NRT_STATUS nrt_async_sendrecv_test_request(nrt_async_sendrecv_request_t* request, bool* done, size_t* size);
 NRT_STATUS nrt_async_sendrecv_send_tensor(nrt_tensor_t* tensor, size_t offset, size_t length,
-                                          nrt_async_sendrecv_comm_t* comm, nrt_async_sendrecv_request_t** request);
+                                          nrt_async_sendrecv_comm_t* comm,
+                                          nrt_async_sendrecv_request_t** request);
 NRT_STATUS nrt_async_sendrecv_recv_tensor(nrt_tensor_t* tensor, size_t offset, size_t length,
-                                          nrt_async_sendrecv_comm_t* comm, nrt_async_sendrecv_request_t** request);
+                                          nrt_async_sendrecv_comm_t* comm,
+                                          nrt_async_sendrecv_request_t** request);
 NRT_STATUS nrt_async_sendrecv_get_max_num_communicators_per_lnc(int* count);
 NRT_STATUS nrt_async_sendrecv_get_max_num_pending_request(int* count);
 
-/* --- profiling ---------------------------------------------------------------------------------------------------- */
+/* --- profiling
+ * ---------------------------------------------------------------------------------------------------- */
 
-/* Between start and stop the runs of the model are measured; stop writes them as JSON (tables ExecutionInfo, Summary
- * and Metadata), whatever the suffix of the file. */
+/* Between start and stop the runs of the model are measured; stop writes them as JSON (tables ExecutionInfo,
+ * Summary and Metadata), whatever the suffix of the file. */
 NRT_STATUS nrt_profile_start(nrt_model_t* model, const char* file);
 NRT_STATUS nrt_profile_stop(const char* file);
 NRT_STATUS nrt_profile_continuous_options_allocate(nrt_profile_continuous_options_t** options);
 NRT_STATUS nrt_profile_continuous_options_free(nrt_profile_continuous_options_t* options);
-NRT_STATUS nrt_profile_continuous_options_set_output_dir(nrt_profile_continuous_options_t* options, const char* dir);
+NRT_STATUS nrt_profile_continuous_options_set_output_dir(nrt_profile_continuous_options_t* options,
+                                                         const char* dir);
 NRT_STATUS nrt_profile_continuous_start(nrt_profile_continuous_options_t* options);
 NRT_STATUS nrt_profile_continuous_save(uint32_t vnc);
 NRT_STATUS nrt_profile_continuous_stop(void);
@@ -366,8 +391,10 @@ NRT_STATUS nrt_inspect_config_free(nrt_inspect_config_t* config);
 NRT_STATUS nrt_inspect_config_set_defaults(nrt_inspect_config_t* config);
 NRT_STATUS nrt_inspect_config_set_session_id(nrt_inspect_config_t* config, int session_id);
 NRT_STATUS nrt_inspect_config_set_output_dir(nrt_inspect_config_t* config, const char* dir);
-NRT_STATUS nrt_inspect_config_set_sys_trace_max_events_per_nc(nrt_inspect_config_t* config, uint64_t max_events);
-NRT_STATUS nrt_inspect_config_set_capture_enabled_for_nc(nrt_inspect_config_t* config, uint32_t nc, bool enabled);
+NRT_STATUS nrt_inspect_config_set_sys_trace_max_events_per_nc(nrt_inspect_config_t* config,
+                                                              uint64_t max_events);
+NRT_STATUS nrt_inspect_config_set_capture_enabled_for_nc(nrt_inspect_config_t* config, uint32_t nc,
+                                                         bool enabled);
 NRT_STATUS nrt_inspect_config_set_capture_enabled_for_event_type_string(nrt_inspect_config_t* config,
                                                                         const char* event_type, bool enabled);
 NRT_STATUS nrt_inspect_config_set_enable_inspect(nrt_inspect_config_t* config, bool enabled);
@@ -378,7 +405,8 @@ NRT_STATUS nrt_inspect_config_get_enabled_activity_types(nrt_inspect_config_t* c
                                                          size_t* count);
 void nrt_inspect_config_free_activity_types(const char** types, size_t count);
 
-/* --- system trace ------------------------------------------------------------------------------------------------- */
+/* --- system trace
+ * ------------------------------------------------------------------------------------------------- */
 
 NRT_STATUS nrt_sys_trace_config_allocate(nrt_sys_trace_config_t** config);
 void nrt_sys_trace_config_free(nrt_sys_trace_config_t* config);
@@ -388,8 +416,8 @@ NRT_STATUS nrt_sys_trace_config_set_capture_enabled_for_nc(nrt_sys_trace_config_
                                                            bool enabled);
 NRT_STATUS nrt_sys_trace_config_set_capture_enabled_for_event_type(nrt_sys_trace_config_t* config,
                                                                    const char* event_type, bool enabled);
-NRT_STATUS nrt_sys_trace_config_get_enabled_event_types(const nrt_sys_trace_config_t* config, const char*** types,
-                                                        size_t* count);
+NRT_STATUS nrt_sys_trace_config_get_enabled_event_types(const nrt_sys_trace_config_t* config,
+                                                        const char*** types, size_t* count);
 NRT_STATUS nrt_sys_trace_get_event_types(const char*** types, size_t* count);
 void nrt_sys_trace_free_event_types(const char** types, size_t count);
 NRT_STATUS nrt_sys_trace_start(nrt_sys_trace_config_t* config);
@@ -400,16 +428,19 @@ NRT_STATUS nrt_sys_trace_fetch_options_set_defaults(nrt_sys_trace_fetch_options_
 NRT_STATUS nrt_sys_trace_fetch_options_set_max_events_per_nc(nrt_sys_trace_fetch_options_t* options,
                                                              uint64_t max_events);
 NRT_STATUS nrt_sys_trace_fetch_options_set_nc_idx(nrt_sys_trace_fetch_options_t* options, uint32_t nc);
-NRT_STATUS nrt_sys_trace_fetch_events(char** buffer, size_t* bytes, const nrt_sys_trace_fetch_options_t* options);
+NRT_STATUS nrt_sys_trace_fetch_events(char** buffer, size_t* bytes,
+                                      const nrt_sys_trace_fetch_options_t* options);
 void nrt_sys_trace_buffer_free(char* buffer);
 
-/* --- debug stream ------------------------------------------------------------------------------------------------- */
+/* --- debug stream
+ * ------------------------------------------------------------------------------------------------- */
 
 NRT_STATUS nrt_debug_client_connect(int lnc, int* fd);
 void nrt_debug_client_connect_close(int fd);
 NRT_STATUS nrt_debug_client_read_one_event(int fd, ndebug_stream_event_header_t* header, void** payload);
 
-/* --- layout ------------------------------------------------------------------------------------------------------- */
+/* --- layout
+ * ------------------------------------------------------------------------------------------------------- */
 
 #ifdef __cplusplus
 #define TRNSIM_NRT_ASSERT(e) static_assert(e, #e)

@@ -28,9 +28,9 @@ inline uint64_t name_hash(const char* s, size_t n) {
 struct Storage {
   std::atomic<uint32_t> references{1};
   bool on_device = false;
-  driver::Allocation allocation;            // on_device
-  std::unique_ptr<std::byte[]> host;        // host placement
-  std::byte* attached = nullptr;            // a buffer of the caller
+  driver::Allocation allocation;      // on_device
+  std::unique_ptr<std::byte[]> host;  // host placement
+  std::byte* attached = nullptr;      // a buffer of the caller
   uint64_t bytes = 0;
 };
 
@@ -51,7 +51,7 @@ struct TensorSet {
     std::string name;  // keeps its capacity when the slot is reused
   };
   std::vector<Entry> entries;
-  size_t count = 0;  // of `entries` in use
+  size_t count = 0;                                           // of `entries` in use
   std::unordered_map<uint64_t, std::vector<uint32_t>> index;  // only for large sets
 
   static constexpr size_t kIndexFrom = 32;

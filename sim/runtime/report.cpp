@@ -1,6 +1,6 @@
 // The report: what ran, how long it took on the simulated chip, what bound it, what it would cost.
-#include <boost/json.hpp>
 #include <algorithm>
+#include <boost/json.hpp>
 #include <cmath>
 #include <fstream>
 #include <string>
@@ -55,14 +55,16 @@ std::vector<std::string> split_overrides(const std::string& text) {
 
 json::object roofline(const config::Config& c, const Totals& t, int64_t core_ps) {
   const double seconds = static_cast<double>(core_ps) * 1e-12;
-  // FP32 rate is the safe lower peak, BF16 the upper: the report gives both so that neither is mistaken for the other.
+  // FP32 rate is the safe lower peak, BF16 the upper: the report gives both so that neither is mistaken for
+  // the other.
   const double peak_half = config::peak_half_flops_per_second(c);
   const double peak_fp32 = config::peak_fp32_flops_per_second(c);
   const double peak_bytes = config::hbm_bytes_per_second_per_core(c);
   json::object r;
   r["flops"] = t.flops;
   r["bytes"] = t.bytes;
-  r["intensity_flops_per_byte"] = t.bytes == 0 ? 0.0 : static_cast<double>(t.flops) / static_cast<double>(t.bytes);
+  r["intensity_flops_per_byte"] =
+      t.bytes == 0 ? 0.0 : static_cast<double>(t.flops) / static_cast<double>(t.bytes);
   r["peak_flops_per_s"] = peak_half;
   r["peak_fp32_flops_per_s"] = peak_fp32;
   r["peak_bytes_per_s"] = peak_bytes;
@@ -87,16 +89,21 @@ json::object roofline(const config::Config& c, const Totals& t, int64_t core_ps)
   return r;
 }
 
-// How far off the time may be: the bands of the parameters, weighted by how much of the busy time each group explains.
+// How far off the time may be: the bands of the parameters, weighted by how much of the busy time each group
+// explains.
 json::object error_band(const config::Config& c, const Totals& t) {
   struct Group {
     const char* prefix;
     double weight;
   };
-  const auto engine = [&](isa::Engine e) { return static_cast<double>(t.engines[static_cast<size_t>(e)].busy_ps); };
+  const auto engine = [&](isa::Engine e) {
+    return static_cast<double>(t.engines[static_cast<size_t>(e)].busy_ps);
+  };
   const Group groups[] = {
-      {"tensor.", engine(isa::Engine::kTensor)}, {"vector.", engine(isa::Engine::kVector)},
-      {"scalar.", engine(isa::Engine::kScalar)}, {"gpsimd.", engine(isa::Engine::kGpSimd)},
+      {"tensor.", engine(isa::Engine::kTensor)},
+      {"vector.", engine(isa::Engine::kVector)},
+      {"scalar.", engine(isa::Engine::kScalar)},
+      {"gpsimd.", engine(isa::Engine::kGpSimd)},
       {"dma.", static_cast<double>(t.dma_busy_ps)},
       {"launch.", static_cast<double>(t.launches) * (c.launch.start_ns + c.launch.end_ns) * kPsPerNs},
   };
@@ -154,8 +161,9 @@ std::string report_json() {
   o["wall_s"] = std::chrono::duration<double>(std::chrono::steady_clock::now() - r.report_start).count();
 
   std::vector<std::pair<std::string, ProgramTotals>> sorted(programs.begin(), programs.end());
-  std::stable_sort(sorted.begin(), sorted.end(),
-                   [](const auto& a, const auto& b) { return a.second.simulated_ps > b.second.simulated_ps; });
+  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
+    return a.second.simulated_ps > b.second.simulated_ps;
+  });
   json::array list;
   for (const auto& [name, p] : sorted)
     list.push_back(json::object{{"name", name}, {"count", p.count}, {"simulated_ns", ns(p.simulated_ps)}});
@@ -166,7 +174,8 @@ std::string report_json() {
   for (size_t e = 0; e < t.engines.size(); ++e)
     engines[kEngineNames[e]] = json::object{
         {"busy_ns", ns(t.engines[e].busy_ps)},
-        {"utilisation", core_ps == 0 ? 0.0 : static_cast<double>(t.engines[e].busy_ps) / static_cast<double>(core_ps)},
+        {"utilisation",
+         core_ps == 0 ? 0.0 : static_cast<double>(t.engines[e].busy_ps) / static_cast<double>(core_ps)},
         {"instructions", t.engines[e].instructions}};
   o["engines"] = std::move(engines);
   o["dma"] = json::object{{"bytes_read", t.dma_bytes_read},
@@ -176,7 +185,8 @@ std::string report_json() {
   o["hbm"] = json::object{{"peak_bytes", r.driver->memory_peak()}};
   o["roofline"] = roofline(c, t, core_ps);
 
-  // The instance is rented as a whole; the share of the cores in use is what the run costs when the rest works too.
+  // The instance is rented as a whole; the share of the cores in use is what the run costs when the rest
+  // works too.
   const double hours = static_cast<double>(t.simulated_ps) * 1e-12 / 3600.0;
   const double share = static_cast<double>(r.cores.size()) / static_cast<double>(r.settings.logical_cores());
   o["cost"] = json::object{{"instance", c.instance.name},
@@ -213,7 +223,8 @@ void write_report_file() {
   if (r.settings.report_file.empty() || r.framework == NRT_FRAMEWORK_TYPE_PYTORCH) return;
   std::ofstream out(r.settings.report_file);
   out << report_json() << '\n';
-  if (!out) log(LogLevel::kError, "user error: cannot write the report to TRNSIM_JSON=" + r.settings.report_file);
+  if (!out)
+    log(LogLevel::kError, "user error: cannot write the report to TRNSIM_JSON=" + r.settings.report_file);
 }
 
 }  // namespace trnsim::runtime

@@ -50,7 +50,8 @@ void Runtime::warn(const std::string& text) {
 
 NRT_STATUS not_ready(const char* function) {
   if (g_state.load() == State::kClosed)
-    return fail(NRT_CLOSED, std::string("user error: ") + function + " after nrt_close; call nrt_init again first");
+    return fail(NRT_CLOSED,
+                std::string("user error: ") + function + " after nrt_close; call nrt_init again first");
   return fail(NRT_UNINITIALIZED, std::string("user error: ") + function + " before nrt_init");
 }
 
@@ -136,9 +137,10 @@ static NRT_STATUS initialize(nrt_framework_type_t framework) {
   g_runtime = runtime.release();
   g_state.store(State::kInitialized, std::memory_order_release);
   if (log_enabled(LogLevel::kInfo))
-    log(LogLevel::kInfo, "initialised: " + std::to_string(g_runtime->cores.size()) + " logical cores from physical core " +
-                             std::to_string(first) + ", configuration " + g_runtime->settings.config.name + ", mode " +
-                             mode_name(g_runtime->settings.mode) + ", run directory " + g_runtime->driver->run_dir());
+    log(LogLevel::kInfo,
+        "initialised: " + std::to_string(g_runtime->cores.size()) + " logical cores from physical core " +
+            std::to_string(first) + ", configuration " + g_runtime->settings.config.name + ", mode " +
+            mode_name(g_runtime->settings.mode) + ", run directory " + g_runtime->driver->run_dir());
   return NRT_SUCCESS;
 }
 
@@ -173,7 +175,8 @@ extern "C" {
 NRT_STATUS nrt_init(nrt_framework_type_t framework, const char*, const char*) {
   const std::lock_guard lock(g_init_mutex);
   if (framework <= NRT_FRAMEWORK_TYPE_INVALID || framework > NRT_FRAMEWORK_TYPE_PRECHECK)
-    return fail(NRT_INVALID, "user error: nrt_init: framework type " + std::to_string(framework) + " is unknown");
+    return fail(NRT_INVALID,
+                "user error: nrt_init: framework type " + std::to_string(framework) + " is unknown");
   if (g_state.load() == State::kInitialized)
     return fail(NRT_FAILURE, "user error: nrt_init twice; call nrt_close in between");
   try {

@@ -53,8 +53,8 @@ bool check_values(const std::string& name, const std::string& value, const std::
                   std::string* error) {
   const auto values = split(allowed, '|');
   if (std::find(values.begin(), values.end(), value) != values.end()) return true;
-  *error = "user error: " + name + "='" + value + "'; the values are " + allowed + " (nearest: " +
-           nearest(value, values) + ")";
+  *error = "user error: " + name + "='" + value + "'; the values are " + allowed +
+           " (nearest: " + nearest(value, values) + ")";
   return false;
 }
 
@@ -66,16 +66,18 @@ bool check_environment(std::string* error) {
     if (std::strncmp(*e, "TRNSIM_", 7) != 0) continue;
     const char* eq = std::strchr(*e, '=');
     if (eq == nullptr) continue;
-    const std::string name(*e, eq);
+    const std::string name(*e, static_cast<size_t>(eq - *e));
     const std::string value(eq + 1);
     const EnvironmentVariable* known = nullptr;
     for (const auto& v : environment_variables())
       if (name == v.name) known = &v;
     if (known == nullptr) {
-      *error = "user error: unknown environment variable " + name + "; the nearest name is " + nearest(name, names);
+      *error = "user error: unknown environment variable " + name + "; the nearest name is " +
+               nearest(name, names);
       return false;
     }
-    if (!value.empty() && known->values[0] != '\0' && !check_values(name, value, known->values, error)) return false;
+    if (!value.empty() && known->values[0] != '\0' && !check_values(name, value, known->values, error))
+      return false;
   }
   return true;
 }
@@ -100,8 +102,8 @@ bool env_int(const char* name, int min, int max, int* out, bool* set, std::strin
     *out = v;
     return true;
   }
-  *error = std::string("user error: ") + name + "='" + text + "' is not a number from " + std::to_string(min) +
-           " to " + std::to_string(max);
+  *error = std::string("user error: ") + name + "='" + text + "' is not a number from " +
+           std::to_string(min) + " to " + std::to_string(max);
   return false;
 }
 
@@ -120,7 +122,8 @@ bool read_logical_core_size(Settings* s, std::string* error) {
                          : framework_set ? by_framework
                                          : static_cast<int>(s->config.chip.logical_core_size);
   if (s->machine.cores_per_device % s->logical_core_size != 0) {
-    *error = "user error: " + std::to_string(s->logical_core_size) + " physical cores per logical core, but a chip of " +
+    *error = "user error: " + std::to_string(s->logical_core_size) +
+             " physical cores per logical core, but a chip of " +
              std::to_string(s->machine.cores_per_device) + " cores (chip.cores)";
     return false;
   }
@@ -139,9 +142,9 @@ bool read_cores(Settings* s, std::string* error) {
     for (const std::string& item : split(range, ',')) {
       const size_t dash = item.find('-');
       int a = 0, b = 0;
-      const bool good = dash == std::string::npos
-                            ? parse_number(item, &a) && (b = a, true)
-                            : parse_number(item.substr(0, dash), &a) && parse_number(item.substr(dash + 1), &b);
+      const bool good = dash == std::string::npos ? parse_number(item, &a) && (b = a, true)
+                                                  : parse_number(item.substr(0, dash), &a) &&
+                                                        parse_number(item.substr(dash + 1), &b);
       if (!good || a < 0 || b < a || b >= all || (!cores.empty() && a != cores.back() + 1)) {
         *error = "user error: NEURON_RT_VISIBLE_CORES='" + range +
                  "' is not a core, an inclusive range or an ascending list without gaps of the " +
@@ -177,9 +180,11 @@ bool read_log(Settings* s, std::string* error) {
       {"WARN", LogLevel::kWarning},      {"INFO", LogLevel::kInfo},   {"DEBUG", LogLevel::kDebug},
       {"TRACE", LogLevel::kDebug}};
   if (!level.empty()) {
-    const auto it = std::find_if(kLevels.begin(), kLevels.end(), [&](const auto& l) { return l.first == level; });
+    const auto it =
+        std::find_if(kLevels.begin(), kLevels.end(), [&](const auto& l) { return l.first == level; });
     if (it == kLevels.end()) {
-      *error = "user error: NEURON_RT_LOG_LEVEL='" + level + "'; the values are CRITICAL, ERROR, WARNING, INFO, DEBUG";
+      *error = "user error: NEURON_RT_LOG_LEVEL='" + level +
+               "'; the values are CRITICAL, ERROR, WARNING, INFO, DEBUG";
       return false;
     }
     s->log_level = it->second;
@@ -242,11 +247,13 @@ bool read_settings(const Request& request, Settings* out, std::string* error) {
   constexpr uint64_t kPage = 4096;
   s.machine.bytes_per_stack = static_cast<uint64_t>(c.chip.hbm_capacity_gib * 1073741824.0) /
                               static_cast<uint64_t>(c.chip.hbm_stacks) / kPage * kPage;
-  if (s.machine.cores() > driver::kMaxCores || s.machine.cores_per_device % s.machine.stacks_per_device != 0) {
-    *error = "user error: instance.chips=" + std::to_string(c.instance.chips) + ", chip.cores=" +
-             std::to_string(c.chip.cores) + ", chip.hbm_stacks=" + std::to_string(c.chip.hbm_stacks) +
-             "; the cores of a chip are a multiple of its stacks, at most " + std::to_string(driver::kMaxCores) +
-             " cores in all";
+  if (s.machine.cores() > driver::kMaxCores ||
+      s.machine.cores_per_device % s.machine.stacks_per_device != 0) {
+    *error = "user error: instance.chips=" + std::to_string(c.instance.chips) +
+             ", chip.cores=" + std::to_string(c.chip.cores) +
+             ", chip.hbm_stacks=" + std::to_string(c.chip.hbm_stacks) +
+             "; the cores of a chip are a multiple of its stacks, at most " +
+             std::to_string(driver::kMaxCores) + " cores in all";
     return false;
   }
   if (!read_logical_core_size(&s, error) || !read_cores(&s, error) || !read_log(&s, error)) return false;

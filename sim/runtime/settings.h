@@ -1,5 +1,5 @@
-// What a process asks for: configuration, mode, cores, logging. From trnsim_configure() and the environment; read
-// before nrt_init and frozen by it.
+// What a process asks for: configuration, mode, cores, logging. From trnsim_configure() and the environment;
+// read before nrt_init and frozen by it.
 #pragma once
 
 #include <cstdint>

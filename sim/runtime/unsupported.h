@@ -6,7 +6,8 @@
 namespace trnsim::runtime {
 
 inline constexpr const char* kCollectives = "collectives between cores";
-inline constexpr const char* kContinuousProfile = "continuous profiling; use nrt_profile_start or trnsim_report_json";
+inline constexpr const char* kContinuousProfile =
+    "continuous profiling; use nrt_profile_start or trnsim_report_json";
 inline constexpr const char* kInspect = "capture sessions; use nrt_sys_trace_start or trnsim_report_json";
 inline constexpr const char* kDebugStream = "device prints";
 inline constexpr const char* kNetwork = "network adapters and peer memory";
