@@ -86,30 +86,38 @@ class Emitter {
         exprs_(exprs),
         tiles_(tiles),
         full_(tile, tiles.partitions, tiles.dims),
+        row_(tile, tiles.partitions, row_dims(tiles)),
         one_(tile, tiles.partitions, {1}),
         values_(exprs.size()),
         users_(exprs.size(), 0),
-        column_(exprs.size(), false) {
+        level_(exprs.size(), kElement) {
+    for (int64_t d : row_.dims()) row_is_column_ = row_is_column_ && d == 1;
     mark(roots);
   }
 
   Access emit_root(int32_t root, const Access& into) {
     const Expr& e = exprs_.at(root);
     Access direct;
-    if (into.present() && users_[root] == 1 && !column_[root] && writes_directly(e, into.dtype)) direct = into;
+    bool row_into = into.present() && level_[root] < kElement && into.free_elements() == row_elements();
+    if (into.present() && users_[root] == 1 && writes_directly(e, into.dtype) &&
+        (level_[root] == kElement || (row_into && level_[root] == kRow))) {
+      direct = into;
+    }
     into_node_ = direct.present() ? root : -1;
     into_ = direct;
     Src v = value(root);
     into_node_ = -1;
     if (!into.present()) {
-      return full_.as_tile(v, class_dtype(e.dtype));
+      Ops& shape = level_[root] == kRow ? row_ : full_;
+      return shape.as_tile(operand(root, shape), class_dtype(e.dtype));
     }
     if (v.tile() && same_place(v.access, into)) return into;
     if (v.kind == Src::Kind::kConst && (!is_int(into.dtype) || std::fabs(v.value) < 16777216.0)) {
       b_.memset(into, static_cast<float>(v.value));
       return into;
     }
-    emit_cast(b_, into, full_.as_tile(v, class_dtype(e.dtype)));
+    Ops& shape = row_into ? row_ : full_;
+    emit_cast(b_, into, shape.as_tile(operand(root, shape), class_dtype(e.dtype)));
     return into;
   }
 
@@ -126,7 +134,23 @@ class Emitter {
     return false;
   }
 
-  // Reachable nodes, their number of users, and which are columns.
+  enum Level : uint8_t { kScalar, kRow, kElement };
+
+  static std::vector<int64_t> row_dims(const ExprTiles& t) {
+    std::vector<int64_t> dims;
+    for (size_t i = 0; i < t.dims.size(); ++i) {
+      if (i >= t.reduced.size() || !t.reduced[i]) dims.push_back(t.dims[i]);
+    }
+    if (dims.empty()) dims.push_back(1);
+    return dims;
+  }
+  int64_t row_elements() const {
+    int64_t n = 1;
+    for (int64_t d : row_.dims()) n *= d;
+    return n;
+  }
+
+  // Reachable nodes, their number of users, and their levels.
   void mark(std::span<const int32_t> roots) {
     std::vector<bool> live(exprs_.size(), false);
     for (int32_t r : roots) {
@@ -146,25 +170,39 @@ class Emitter {
       const Expr& e = exprs_[i];
       switch (e.op) {
         case ExprOp::kInput:
-          column_[i] = e.index < static_cast<int>(tiles_.columns.size()) && tiles_.columns[e.index].present();
+          if (present(tiles_.columns, e.index)) {
+            level_[i] = kScalar;
+          } else if (present(tiles_.rows, e.index)) {
+            level_[i] = kRow;
+          }
           break;
         case ExprOp::kParam:
         case ExprOp::kConst:
+          level_[i] = kScalar;
+          break;
         case ExprOp::kReduce:
-          column_[i] = true;
+          level_[i] = kRow;
           break;
         case ExprOp::kIota:
+          if (tiles_.iota_is_row && tiles_.iota_is_row(e.index)) level_[i] = kRow;
           break;
         default: {
-          bool all = true;
-          for (int32_t o : {e.a, e.b, e.c}) all = all && (o < 0 || column_[o]);
-          column_[i] = all;
+          Level level = kScalar;
+          for (int32_t o : {e.a, e.b, e.c}) {
+            if (o >= 0) level = std::max(level, level_[o]);
+          }
+          level_[i] = level;
         }
       }
     }
   }
 
-  // Value of node n as an operand for instructions of the full shape (or, where n is a column, of either shape).
+  static bool present(const std::vector<Access>& list, int index) {
+    return index >= 0 && index < static_cast<int>(list.size()) && list[index].present();
+  }
+  Ops& ops_of(int32_t n) { return level_[n] == kElement ? full_ : level_[n] == kRow ? row_ : one_; }
+
+  // Value of node n in the shape of its own level.
   Src value(int32_t n) {
     if (!values_[n]) values_[n] = compute(n);
     return *values_[n];
@@ -183,27 +221,37 @@ class Emitter {
         return Ops::constant(e.dtype == Dtype::kBool ? (e.value != 0) : e.value);
       case ExprOp::kParam:
         return column_src(b_.param(e.index, e.dtype == Dtype::kBool ? Dtype::kI32 : e.dtype).pointer);
-      case ExprOp::kInput: {
-        if (column_[n]) return column_src(typed_input(tiles_.columns[e.index], e.dtype, one_));
+      case ExprOp::kInput:
+        if (level_[n] == kScalar) return column_src(typed_input(tiles_.columns[e.index], e.dtype, one_));
+        if (level_[n] == kRow) return Ops::of(typed_input(tiles_.rows[e.index], e.dtype, row_));
         return Ops::of(typed_input(tiles_.inputs.at(e.index), e.dtype, full_));
-      }
       case ExprOp::kIota: {
         if (!tiles_.iota) throw_internal("iota in an expression without a domain");
         Access t = tiles_.iota(e.index);
-        if (e.dtype == Dtype::kF32) t = full_.cast(t, Dtype::kF32);
+        if (e.dtype == Dtype::kF32) t = ops_of(n).cast(t, Dtype::kF32);
         return Ops::of(t);
       }
       case ExprOp::kReduce:
-        if (!tiles_.row_value) throw_internal("reduction in an expression without rows");
-        return column_src(tiles_.row_value(n));
+        return Ops::of(reduce_node(n, e));
       default:
         break;
     }
-    Ops& o = column_[n] ? one_ : full_;
+    Ops& o = ops_of(n);
     Access into = n == into_node_ ? into_ : Access{};
-    into_node_ = into.present() ? -1 : into_node_;
+    if (into.present()) into_node_ = -1;
     Access result = operate(n, e, o, into);
-    return column_[n] ? column_src(result) : Ops::of(result);
+    return level_[n] == kScalar ? column_src(result) : Ops::of(result);
+  }
+
+  Access reduce_node(int32_t n, const Expr& e) {
+    if (tiles_.row_value) {
+      Access known = tiles_.row_value(n);
+      if (known.present()) return known;
+    }
+    Dtype from = exprs_[e.a].dtype;
+    Access x = full_.typed_tile(operand(e.a, full_), class_dtype(from));
+    Access partial = reduce_dims(b_, x, tiles_.reduced, e.reduce, from);
+    return tiles_.combine_partitions ? tiles_.combine_partitions(partial, e.reduce, from) : partial;
   }
 
   // Inputs keep narrow float dtypes (read with a cast); integers become 4 bytes; bool bytes are seen as uint8.
@@ -225,20 +273,46 @@ class Emitter {
     return isa::is_float(a.dtype) ? a : o.cast(a, Dtype::kF32);
   }
 
-  // Operand for instructions of shape `o`: a column seen from the column shape is a tile.
+  // Operand for instructions of shape `o`: values of lower levels are scalars where the shape allows it, else
+  // spread by stride 0.
   Src operand(int32_t n, Ops& o) {
     Src s = value(n);
     if (&o == &one_ && s.kind == Src::Kind::kColumn) s.kind = Src::Kind::kTile;
+    if (&o == &full_ && level_[n] == kRow) {
+      if (row_is_column_) {
+        s.kind = Src::Kind::kColumn;
+        s.access.num_dims = 1;
+        s.access.size[0] = 1;
+        s.access.step[0] = 1;
+      } else {
+        s.access = spread_row(s.access);
+      }
+    }
     return s;
   }
+
+  Access spread_row(const Access& row) const {
+    Access a = row;
+    a.num_dims = static_cast<uint8_t>(tiles_.dims.size());
+    int from = 0;
+    for (size_t i = 0; i < tiles_.dims.size(); ++i) {
+      bool reduced = i < tiles_.reduced.size() && tiles_.reduced[i];
+      a.size[i] = static_cast<uint32_t>(tiles_.dims[i]);
+      a.step[i] = reduced ? 0 : row.step[from++];
+    }
+    return a;
+  }
+
+  // Usable as the scalar operand of an instruction of the full shape.
+  bool scalar_like(int32_t n) const { return level_[n] == kScalar || (level_[n] == kRow && row_is_column_); }
   Access tile_operand(int32_t n, Ops& o) { return o.as_tile(operand(n, o), class_dtype(exprs_[n].dtype)); }
 
   // True when node n can vanish into its only user: x op scalar.
   bool foldable(int32_t n, const Ops& o, std::initializer_list<ExprOp> ops) const {
     const Expr& e = exprs_[n];
-    if (&o != &full_ || users_[n] != 1 || values_[n] || column_[n] || e.dtype != Dtype::kF32) return false;
+    if (&o != &full_ || users_[n] != 1 || values_[n] || level_[n] != kElement || e.dtype != Dtype::kF32) return false;
     if (std::find(ops.begin(), ops.end(), e.op) == ops.end()) return false;
-    return column_[e.a] != column_[e.b] && exprs_[e.a].dtype == Dtype::kF32 && exprs_[e.b].dtype == Dtype::kF32;
+    return scalar_like(e.a) != scalar_like(e.b) && exprs_[e.a].dtype == Dtype::kF32 && exprs_[e.b].dtype == Dtype::kF32;
   }
 
   struct Folded {
@@ -249,7 +323,7 @@ class Emitter {
   };
   Folded fold(int32_t n) {
     const Expr& e = exprs_[n];
-    bool scalar_first = column_[e.a];
+    bool scalar_first = scalar_like(e.a);
     Access tile = tile_operand(scalar_first ? e.b : e.a, full_);
     ScalarOperand scalar = full_.as_scalar(operand(scalar_first ? e.a : e.b, full_));
     return {tile, *arithmetic_op(e.op), scalar, scalar_first};
@@ -463,7 +537,8 @@ class Emitter {
   }
 
   Access float_arithmetic(const Expr& e, AluOp op, Ops& o, const Access& dst) {
-    bool column_a = column_[e.a], column_b = column_[e.b];
+    bool column_a = &o == &full_ && scalar_like(e.a);
+    bool column_b = &o == &full_ && scalar_like(e.b);
     auto basic = {ExprOp::kMul, ExprOp::kAdd, ExprOp::kSub};
     if (e.a != e.b && !column_a && !column_b) {
       // (x op0 s) op y in one instruction.
@@ -631,10 +706,11 @@ class Emitter {
   TileBuilder& b_;
   const std::vector<Expr>& exprs_;
   const ExprTiles& tiles_;
-  Ops full_, one_;
+  Ops full_, row_, one_;
+  bool row_is_column_ = true;
   std::vector<std::optional<Src>> values_;
   std::vector<int> users_;
-  std::vector<bool> column_;
+  std::vector<Level> level_;
   int32_t into_node_ = -1;
   Access into_;
 };
@@ -649,6 +725,83 @@ std::vector<Access> emit_expr(TileBuilder& tile, const std::vector<Expr>& exprs,
     results.push_back(emitter.emit_root(roots[r], r < into.size() ? into[r] : Access{}));
   }
   return results;
+}
+
+namespace {
+
+AluOp reduce_alu(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kSum:
+      return AluOp::kAdd;
+    case ReduceOp::kProd:
+      return AluOp::kMultiply;
+    case ReduceOp::kMax:
+    case ReduceOp::kAny:
+      return AluOp::kMax;
+    default:
+      return AluOp::kMin;
+  }
+}
+
+// Halving along the reduced dims on GpSimd, where 32-bit integers are exact; the vector engine's reduction goes
+// through FP32.
+Access halve_integers(TileBuilder& tile, Access x, const std::vector<bool>& reduced, AluOp alu) {
+  for (int d = x.num_dims - 1; d >= 0; --d) {
+    if (!(d < static_cast<int>(reduced.size()) && reduced[d])) continue;
+    while (x.size[d] > 1) {
+      int64_t n = x.size[d], half = n / 2, rest = n - half;
+      std::vector<int64_t> dims(x.size.begin(), x.size.begin() + x.num_dims);
+      dims[d] = rest;
+      Access y = tile.sbuf(x.num_partitions, dims, x.dtype);
+      tile.tensor_tensor(slice(y, d, 0, half), slice(x, d, 0, half), slice(x, d, rest, half), alu);
+      if (rest > half) tile.copy(slice(y, d, half, 1), slice(x, d, half, 1));
+      x = y;
+    }
+  }
+  return x;
+}
+
+}  // namespace
+
+Access reduce_dims(TileBuilder& tile, const Access& full, const std::vector<bool>& reduced, ReduceOp op,
+                   Dtype expr_class) {
+  AluOp alu = reduce_alu(op);
+  std::vector<int64_t> kept;
+  int count = 0;
+  for (int d = 0; d < full.num_dims; ++d) {
+    if (d < static_cast<int>(reduced.size()) && reduced[d]) {
+      ++count;
+    } else {
+      kept.push_back(full.size[d]);
+    }
+  }
+  if (count == 0) return full;
+  Access x = is_int(expr_class) ? halve_integers(tile, full, reduced, alu) : full;
+  // Kept dims first, reduced dims last.
+  Access ordered = x;
+  int at = 0;
+  for (int pass = 0; pass < 2; ++pass) {
+    for (int d = 0; d < x.num_dims; ++d) {
+      bool is_reduced = d < static_cast<int>(reduced.size()) && reduced[d];
+      if (is_reduced != (pass == 1)) continue;
+      ordered.size[at] = x.size[d];
+      ordered.step[at] = x.step[d];
+      ++at;
+    }
+  }
+  if (is_int(expr_class)) {
+    // Only elements of size 1 are left on the reduced dims.
+    ordered.num_dims = static_cast<uint8_t>(std::max<size_t>(1, kept.size()));
+    return ordered;
+  }
+  if (kept.empty()) kept.push_back(1);
+  Access row = tile.sbuf(full.num_partitions, kept, class_dtype(expr_class));
+  tile.reduce(row, ordered, alu, count);
+  return row;
+}
+
+void reduce_into(TileBuilder& tile, const Access& acc, const Access& other, ReduceOp op, Dtype) {
+  tile.tensor_tensor(acc, acc, other, reduce_alu(op));
 }
 
 void emit_cast(TileBuilder& tile, const Access& dst, const Access& src) {

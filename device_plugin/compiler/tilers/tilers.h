@@ -28,12 +28,11 @@ struct KernelContext {
 // buffers. An output that aliases an input is declared as such (TileBuilder::alias).
 KernelContext bind_buffers(const KernelList& list, TileBuilder& tile);
 
-// ---- HBM views
-// --------------------------------------------------------------------------------------------------- Access
-// of a strided view. Dims of size 1 are dropped and neighbours that form one run are merged; a view that
-// still needs more than 5 dims is a CompileError (slice it in an outer loop: view_slice). Never empty: an
-// empty view is an internal error, tilers return early on them. kI64 / kF64 views keep their HBM dtype: DMA
-// narrows on load and widens on store.
+// ---- HBM views ----
+// Access of a strided view. Dims of size 1 are dropped and neighbours that form one run are merged; a view that
+// still needs more than 5 dims is a CompileError (slice it in an outer loop: view_slice). Never empty: an empty
+// view is an internal error, tilers return early on them. kI64 / kF64 views keep their HBM dtype: DMA narrows on
+// load and widens on store.
 Access hbm_view(const KernelContext& context, const View& view);
 // The same without merging, size-1 dims kept: dims are exactly view.sizes (at most 5).
 Access hbm_view_exact(const KernelContext& context, const View& view);
@@ -52,22 +51,29 @@ inline Dtype tile_dtype(Dtype hbm) {
   return hbm;
 }
 
-// ---- expressions on tiles
-// ---------------------------------------------------------------------------------------- Evaluates `exprs`
-// on tiles of one shape. Tiles of class kF32 may have any float or small integer dtype (instructions cast on
-// read); kI32 / kU32 values are 4-byte tiles; kBool values are kU8 tiles holding 0 or 1.
+// ---- expressions on tiles ----
+// Evaluates `exprs` on tiles of one shape. Tiles of class kF32 may have any float or small integer dtype
+// (instructions cast on read); kI32 / kU32 values are 4-byte tiles; kBool values are kU8 tiles holding 0 or 1.
+// Values live on three levels: per tile element; per row (the free dims that are not reduced); per partition.
 struct ExprTiles {
   int partitions = 0;
-  std::vector<int64_t> dims;  // free dims of every tile, at most 4
-  std::vector<Access>
-      inputs;  // by Expr::index of kInput. Stride-0 dims are fine. [P,1]-broadcast inputs: see columns
-  // Values that are one per partition (a bias, a row sum): [P, 1] SBUF columns, FP32 or 32-bit integer of the
-  // expression's class. columns[i].present() takes precedence over inputs[i].
+  std::vector<int64_t> dims;   // free dims of every tile, at most 4
+  std::vector<bool> reduced;   // per dim: kReduce nodes reduce it; may be shorter than dims (false)
+  std::vector<Access> inputs;  // by Expr::index of kInput. Stride-0 dims are fine
+  // Inputs that are one value per partition (a bias, a row sum): [P, 1] SBUF columns. Before `inputs`.
   std::vector<Access> columns;
-  // kIota of an axis: returns a kI32 tile (or stride-0 view) of shape [partitions, dims]. Null when not used.
+  // Inputs that are one value per row: SBUF tiles of the dims that are not reduced. Before `inputs`.
+  std::vector<Access> rows;
+  // kIota of an axis: a kI32 tile (or stride-0 view) of shape [partitions, dims], or of the row shape when
+  // iota_is_row(axis). Null when not used.
   std::function<Access(int axis)> iota;
-  // kReduce nodes: the SBUF column [P,1] with their value, by expr index. Null when not used.
+  std::function<bool(int axis)> iota_is_row;
+  // The value of a kReduce node when it is known already (row shape; [P, 1] when no dim is kept). Null, or not
+  // present: reduced here.
   std::function<Access(int expr)> row_value;
+  // Combines the partial row values of the partitions, so that every partition holds the result. Null: rows do
+  // not span partitions.
+  std::function<Access(const Access& partial, ReduceOp op, Dtype expr_class)> combine_partitions;
 };
 
 // Emits code for every root (an index into exprs) in order; common subexpressions once. Returns the value
@@ -78,12 +84,18 @@ std::vector<Access> emit_expr(TileBuilder& tile, const std::vector<Expr>& exprs,
                               std::span<const int32_t> roots, const ExprTiles& tiles,
                               std::span<const Access> into);
 
+// Reduces the dims of `full` marked in `reduced`: a tile of the other dims ([P, 1] when there are none).
+// Integers exact.
+Access reduce_dims(TileBuilder& tile, const Access& full, const std::vector<bool>& reduced, ReduceOp op,
+                   Dtype expr_class);
+// Combines two row values in place: acc = acc op other.
+void reduce_into(TileBuilder& tile, const Access& acc, const Access& other, ReduceOp op, Dtype expr_class);
+
 // Copies `src` into `dst` with PyTorch's conversion rules for any pair of dtypes (float to integer truncates,
 // integers wrap, bool is != 0). Shapes equal.
 void emit_cast(TileBuilder& tile, const Access& dst, const Access& src);
 
-// ---- one tiler per kernel kind
-// -----------------------------------------------------------------------------------
+// ---- one tiler per kernel kind ----
 void tile_map(const MapKernel& kernel, const KernelContext& context, TileBuilder& tile);
 void tile_dot(const DotKernel& kernel, const KernelContext& context, TileBuilder& tile);
 void tile_conv(const ConvKernel& kernel, const KernelContext& context, TileBuilder& tile);
