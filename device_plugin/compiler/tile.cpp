@@ -112,6 +112,30 @@ void TileBuilder::alias(const Access& a, const Access& b) {
 int TileBuilder::num_tensors() const { return static_cast<int>(impl_->tiles.program.tensors.size()); }
 int TileBuilder::num_instructions() const { return static_cast<int>(impl_->tiles.code.size()); }
 
+int64_t TileBuilder::peak_sbuf_bytes() const {
+  const TileProgram& t = impl_->tiles;
+  std::vector<int> first(t.tiles.size(), -1), last(t.tiles.size(), -1);
+  for (size_t k = 0; k < t.code.size(); ++k) {
+    Operand operands[6];
+    int n = list_operands(const_cast<Instruction&>(t.code[k]), operands);
+    for (int j = 0; j < n; ++j) {
+      if (operands[j].access->space != Space::kSbuf) continue;
+      uint32_t tile = operands[j].access->tensor;
+      if (first[tile] < 0) first[tile] = static_cast<int>(k);
+      last[tile] = static_cast<int>(k);
+    }
+  }
+  std::vector<int64_t> change(t.code.size() + 1, 0);
+  for (size_t i = 0; i < t.tiles.size(); ++i) {
+    if (first[i] < 0) continue;
+    change[first[i]] += t.tiles[i].bytes;
+    change[last[i] + 1] -= t.tiles[i].bytes;
+  }
+  int64_t live = 0, peak = 0;
+  for (int64_t c : change) peak = std::max(peak, live += c);
+  return peak;
+}
+
 Access TileBuilder::sbuf(int partitions, std::vector<int64_t> dims, Dtype dtype) {
   check_tile("SBUF", partitions, dims);
   if (dtype == Dtype::kI64 || dtype == Dtype::kF64) throw_internal("SBUF tile of a 64-bit dtype");

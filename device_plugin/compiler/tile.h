@@ -38,6 +38,8 @@ class TileBuilder {
   void alias(const Access& a, const Access& b);
   int num_tensors() const;
   int num_instructions() const;
+  // Largest number of SBUF bytes per partition that live tiles occupy at one point so far.
+  int64_t peak_sbuf_bytes() const;
   // Row-major logical tiles of [partitions, dims...]; at most 4 free dims. Freed after their last use.
   Access sbuf(int partitions, std::vector<int64_t> dims, Dtype dtype);
   Access psum(int partitions, std::vector<int64_t> dims, Dtype dtype = Dtype::kF32);  // at most one bank (2 KiB)
