@@ -153,7 +153,7 @@ class WindowTiler {
   // Flat input position of a window tap for every output of the block, int32.
   Access positions(const ImageBlock& block, const ConvTap& tap) {
     Access p = tile({block.elements()}, Dtype::kI32);
-    write_positions(p, block, {{0, block.size[0]}, {0, block.size[1]}, {0, block.size[2]}}, stride_,
+    write_positions(p, block, {{{0, block.size[0]}, {0, block.size[1]}, {0, block.size[2]}}}, stride_,
                     tap.offset);
     return p;
   }
