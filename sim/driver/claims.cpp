@@ -146,6 +146,8 @@ Status ClaimTable::claim_free(int count, int alignment, const std::string& tag, 
                                 std::to_string(cores_)};
   Status last;
   for (int start = 0; start + count <= cores_; start += alignment) {
+    const auto own = [&](int core) { return core >= start && core < start + count; };
+    if (std::any_of(held_.begin(), held_.end(), own)) continue;
     last = claim_range(start, count, tag);
     if (last.ok()) {
       *first = start;

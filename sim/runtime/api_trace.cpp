@@ -236,6 +236,7 @@ NRT_STATUS nrt_sys_trace_start(nrt_sys_trace_config_t* config) {
     return fail(NRT_FAILURE, "user error: nrt_sys_trace_start twice; call nrt_sys_trace_stop first");
   g_trace.config = config == nullptr ? nrt_sys_trace_config{} : *config;
   g_trace.events.assign(g_runtime->cores.size(), {});
+  g_trace.next_id = 1;
   g_trace.running = true;
   update_observing();
   return NRT_SUCCESS;

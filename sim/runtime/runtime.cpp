@@ -198,7 +198,11 @@ int trnsim_configure(const char* config, const char* overrides, const char* mode
     return fail(NRT_INVALID,
                 "user error: trnsim_configure after nrt_init; configure before the first use of the device");
   const auto set = [](std::optional<std::string>* to, const char* text) {
-    if (text != nullptr) *to = text;
+    if (text == nullptr) return;
+    if (*text == '\0')
+      to->reset();  // back to the environment
+    else
+      *to = text;
   };
   Request request = g_request;
   set(&request.config, config);
