@@ -1,6 +1,6 @@
-// The simulated device as the driver sees it: programs go in as bytes, launches come back as results. Plain C++17;
-// SystemC stays behind it. One process-wide simulation thread owns the SystemC kernel; calls from any thread are
-// safe and are queued to it.
+// The simulated device as the driver sees it: programs go in as bytes, launches come back as results. Plain
+// C++17; SystemC stays behind it. One process-wide simulation thread owns the SystemC kernel; calls from any
+// thread are safe and are queued to it.
 #pragma once
 
 #include <array>
@@ -44,7 +44,15 @@ struct LaunchStats {
 
 struct LaunchResult {
   // kOk, or the class of the fault. Messages follow design section 3.
-  enum class Status : uint8_t { kOk, kUserError, kIllegal, kNotSimulated, kOutOfBounds, kHang, kNumericalError };
+  enum class Status : uint8_t {
+    kOk,
+    kUserError,
+    kIllegal,
+    kNotSimulated,
+    kOutOfBounds,
+    kHang,
+    kNumericalError
+  };
   Status status = Status::kOk;
   std::string message;
   LaunchStats stats;
@@ -73,7 +81,14 @@ class LoadedProgram {
 };
 
 struct LoadError {
-  enum class Kind : uint8_t { kNone, kInvalid, kNotAContainer, kNeff, kNewerVersion, kWrongTarget } kind = Kind::kNone;
+  enum class Kind : uint8_t {
+    kNone,
+    kInvalid,
+    kNotAContainer,
+    kNeff,
+    kNewerVersion,
+    kWrongTarget
+  } kind = Kind::kNone;
   std::string message;
 };
 
@@ -82,7 +97,8 @@ class Device {
   virtual ~Device() = default;
   virtual std::shared_ptr<LoadedProgram> load(const uint8_t* container, size_t bytes, LoadError* error) = 0;
   // `bindings` has one entry per program tensor, in order. `core` is a physical core number.
-  virtual LaunchResult launch(int core, const LoadedProgram& program, const std::vector<Binding>& bindings) = 0;
+  virtual LaunchResult launch(int core, const LoadedProgram& program,
+                              const std::vector<Binding>& bindings) = 0;
   virtual void reset_core(int core) = 0;
   virtual void set_memo(bool enabled) = 0;
 };

@@ -1,0 +1,231 @@
+// Semaphores, memory ports and the run of one program.
+#include <algorithm>
+
+#include "sim/chip/modules.h"
+
+namespace trnsim::chip {
+
+using isa::Engine;
+using Status = LaunchResult::Status;
+
+// ---- semaphores ----
+
+SemaphoreFile::SemaphoreFile(const sc_core::sc_module_name& name, CoreModule& core)
+    : sc_module(name), core_(core) {}
+
+void SemaphoreFile::start_run() {
+  for (uint16_t s : touched_) {
+    Counter& c = counters_[s];
+    c.value = 0;
+    c.head = 0;
+    c.touched = false;
+    c.pending.clear();
+  }
+  touched_.clear();
+  for (Counter& c : counters_) c.waiters = 0;
+}
+
+int64_t SemaphoreFile::apply(int64_t value, const Pending& p) {
+  switch (p.op) {
+    case isa::SemOp::kAdd:
+      return value + p.value;
+    case isa::SemOp::kSubtract:
+      return value - p.value;
+    case isa::SemOp::kWrite:
+      return p.value;
+    default:
+      return value;
+  }
+}
+
+void SemaphoreFile::settle(Counter& c, Ps now) {
+  while (c.head < c.pending.size() && c.pending[c.head].at <= now)
+    c.value = apply(c.value, c.pending[c.head++]);
+  if (c.head == c.pending.size()) {
+    c.pending.clear();
+    c.head = 0;
+  } else if (c.head >= 64) {
+    c.pending.erase(c.pending.begin(), c.pending.begin() + c.head);
+    c.head = 0;
+  }
+}
+
+Ps SemaphoreFile::satisfied_at(int semaphore, int64_t threshold, Ps now) {
+  Counter& c = counters_[semaphore];
+  settle(c, now);
+  if (c.value >= threshold) return now;
+  int64_t value = c.value;
+  for (size_t i = c.head; i < c.pending.size(); ++i) {
+    value = apply(value, c.pending[i]);
+    if (value >= threshold) return c.pending[i].at;
+  }
+  return kNever;
+}
+
+void SemaphoreFile::update(int semaphore, isa::SemOp op, int32_t value, Ps visible_at, Ps now) {
+  Counter& c = counters_[semaphore];
+  if (!c.touched) {
+    c.touched = true;
+    touched_.push_back(static_cast<uint16_t>(semaphore));
+  }
+  settle(c, now);
+  c.pending.push_back({visible_at, op, value});
+  for (size_t i = c.pending.size() - 1; i > c.head && c.pending[i - 1].at > c.pending[i].at; --i) {
+    std::swap(c.pending[i - 1], c.pending[i]);
+  }
+  for (uint8_t w = c.waiters; w != 0; w = static_cast<uint8_t>(w & (w - 1))) {
+    core_.engines[static_cast<size_t>(__builtin_ctz(w))]->semaphore_changed(now);
+  }
+}
+
+int64_t SemaphoreFile::final_value(int semaphore) {
+  Counter& c = counters_[semaphore];
+  settle(c, kNever);
+  return c.value;
+}
+
+// ---- memory ports ----
+
+MemoryPorts::MemoryPorts(const sc_core::sc_module_name& name) : sc_module(name) {}
+
+void MemoryPorts::start_run() {
+  banks_.fill(Port{});
+  bus_ = Port{};
+}
+
+Ps MemoryPorts::available(int engine, const TimedOp& op, Ps now) const {
+  Ps at = now;
+  for (unsigned banks = op.psum_banks; banks != 0; banks &= banks - 1) {
+    const Port& p = banks_[static_cast<size_t>(__builtin_ctz(banks))];
+    if (p.engine != engine) at = std::max(at, p.busy_until);
+  }
+  if (op.shared_bus && bus_.engine != engine) at = std::max(at, bus_.busy_until);
+  return at;
+}
+
+void MemoryPorts::reserve(int engine, const TimedOp& op, Ps end) {
+  for (unsigned banks = op.psum_banks; banks != 0; banks &= banks - 1) {
+    banks_[static_cast<size_t>(__builtin_ctz(banks))] = {end, engine};
+  }
+  if (op.shared_bus) bus_ = {end, engine};
+}
+
+HbmPort::HbmPort(const sc_core::sc_module_name& name) : sc_module(name) {}
+
+// ---- core ----
+
+CoreModule::CoreModule(const sc_core::sc_module_name& name)
+    : sc_module(name), semaphores("semaphores", *this), ports("ports"), hbm("hbm"), dma("dma", *this) {
+  static const char* const kNames[] = {"tensor", "vector", "scalar", "gpsimd", "sync"};
+  for (size_t e = 0; e < engines.size(); ++e)
+    engines[e] = new EngineModule(kNames[e], *this, static_cast<Engine>(e));
+}
+
+bool CoreModule::quiet_until(Ps at) const {
+  if (sc_core::sc_pending_activity_at_current_time()) return false;
+  const uint64_t next = sc_core::sc_time_stamp().value() + sc_core::sc_time_to_pending_activity().value();
+  return static_cast<uint64_t>(base_ + at) < next;
+}
+
+void CoreModule::notify(sc_core::sc_event& event, Ps at) {
+  const Ps delay = at - now();
+  event.notify(sc_core::sc_time::from_value(static_cast<uint64_t>(delay > 0 ? delay : 0)));
+}
+
+void CoreModule::fail(Status status, std::string message) {
+  if (failed()) return;
+  result_.status = status;
+  result_.message = std::move(message);
+}
+
+TimingResult CoreModule::run(const TimedProgram& p, const config::Config& c, DataHook* h, Trace* t) {
+  program = &p;
+  config = &c;
+  hook = h;
+  trace = t;
+  result_ = TimingResult{};
+  base_ = static_cast<Ps>(sc_core::sc_time_stamp().value());
+  semaphores.start_run();
+  ports.start_run();
+  hbm.start_run(p.hbm_ps_per_byte);
+  dma.start_run();
+  for (EngineModule* e : engines) e->start_run();
+
+  sc_core::sc_start();
+
+  if (!failed()) {
+    const bool stuck =
+        std::any_of(engines.begin(), engines.end(), [](const EngineModule* e) { return !e->halted(); });
+    if (stuck) fail(Status::kHang, explain_hang());
+  }
+  for (EngineModule* e : engines) e->cancel();
+  dma.cancel();
+
+  LaunchStats& s = result_.stats;
+  Ps end = dma.last_completion();
+  for (size_t e = 0; e < engines.size(); ++e) {
+    end = std::max(end, engines[e]->last_end());
+    s.engines[e].busy_ps = engines[e]->busy();
+    s.engines[e].instructions = engines[e]->instructions();
+    s.instructions += engines[e]->instructions();
+  }
+  s.total_ps = cost::ps(c.launch.start_ns) + end + cost::ps(c.launch.end_ns);
+  s.dma_busy_ps = dma.busy();
+  s.dma_bytes_read = dma.read_bytes();
+  s.dma_bytes_written = dma.written_bytes();
+  s.dma_descriptors = dma.descriptors();
+  return result_;
+}
+
+// One clause per stopped stream: what it waits for, and who would have raised that.
+std::string CoreModule::explain_hang() {
+  const isa::Program& source = *program->source;
+  std::string text = "user error: the program hangs: ";
+  bool first = true;
+  for (size_t e = 0; e < engines.size(); ++e) {
+    if (engines[e]->halted()) continue;
+    const TimedOp& op = program->streams[e].ops[engines[e]->pc()];
+    text += (first ? "" : "; ") + instruction_label(source, static_cast<Engine>(e), engines[e]->pc());
+    first = false;
+    bool waits = false;
+    for (int w = 0; w < op.num_waits; ++w) {
+      const isa::SemWait& wait = op.waits[w];
+      int64_t threshold = wait.value;
+      if (wait.value_register != isa::kNoRegister) threshold += engines[e]->reg(wait.value_register);
+      const int64_t value = semaphores.final_value(wait.semaphore);
+      if (value >= threshold) continue;
+      text += std::string(waits ? " and" : " waits") + " for semaphore " + std::to_string(wait.semaphore) +
+              " >= " + std::to_string(threshold) + " (value " + std::to_string(value) + ")";
+      waits = true;
+      std::string raisers;
+      for (size_t p = 0; p < engines.size(); ++p) {
+        const auto& ops = program->streams[p].ops;
+        bool updates = false;
+        size_t ahead = ops.size();
+        for (size_t n = 0; n < ops.size(); ++n) {
+          if (ops[n].update == isa::SemOp::kNone || ops[n].update_semaphore != wait.semaphore) continue;
+          updates = true;
+          if (n >= engines[p]->pc() && ahead == ops.size()) ahead = n;
+        }
+        if (!updates) continue;
+        raisers += raisers.empty() ? "" : ", or ";
+        if (engines[p]->halted() || ahead == ops.size()) {
+          raisers += std::string(engine_label(static_cast<Engine>(p))) + ", which has made all its updates";
+        } else if (p == e) {
+          raisers += "itself, later";
+        } else {
+          raisers +=
+              instruction_label(source, static_cast<Engine>(p), ahead) + ", which has not been reached";
+        }
+      }
+      text += raisers.empty() ? ", which no instruction updates" : ", which would be raised by " + raisers;
+    }
+    if (!waits) {
+      text += op.kind == OpKind::kDma ? " waits for room in DMA queue " + std::to_string(op.queue)
+                                      : " does not advance";
+    }
+  }
+  return text + ". Compare the waits with the updates of these semaphores.";
+}
+
+}  // namespace trnsim::chip

@@ -1,0 +1,223 @@
+// DMA queues and engines: non-preemptive packets, round robin over the queues, one shared HBM stack.
+#include <algorithm>
+
+#include "sim/chip/modules.h"
+
+namespace trnsim::chip {
+
+DmaEngines::DmaEngines(const sc_core::sc_module_name& name, CoreModule& core) : sc_module(name), core_(core) {
+  SC_METHOD(process);
+  sensitive << event_;
+  dont_initialize();
+}
+
+void DmaEngines::start_run() {
+  event_.cancel();
+  armed_ = kNever;
+  EngineState empty;
+  empty.head.fill(-1);
+  empty.tail.fill(-1);
+  engines_.assign(static_cast<size_t>(core_.program->dma_engines), empty);
+  nodes_.clear();
+  free_node_ = -1;
+  transfers_.clear();
+  free_transfer_ = -1;
+  for (Queue& q : queues_) {
+    q.open = 0;
+    q.done_at.clear();
+    q.room_waiters = 0;
+  }
+  in_flight_ = 0;
+  software_free_ = busy_ = busy_end_ = last_completion_ = 0;
+  read_bytes_ = written_bytes_ = descriptors_ = 0;
+  triggered_ = 0;
+}
+
+int32_t DmaEngines::new_node() {
+  if (free_node_ < 0) {
+    nodes_.emplace_back();
+    return static_cast<int32_t>(nodes_.size() - 1);
+  }
+  const int32_t n = free_node_;
+  free_node_ = nodes_[n].next;
+  return n;
+}
+
+uint32_t DmaEngines::new_transfer() {
+  if (free_transfer_ < 0) {
+    transfers_.emplace_back();
+    return static_cast<uint32_t>(transfers_.size() - 1);
+  }
+  const auto t = static_cast<uint32_t>(free_transfer_);
+  free_transfer_ = transfers_[t].next_free;
+  return t;
+}
+
+bool DmaEngines::has_room(int queue, Ps now, Ps* room_at) {
+  Queue& q = queues_[queue];
+  // Transfers whose completion is known but lies ahead still hold their slot.
+  q.done_at.erase(std::remove_if(q.done_at.begin(), q.done_at.end(), [&](Ps at) { return at <= now; }),
+                  q.done_at.end());
+  if (q.open + static_cast<int>(q.done_at.size()) < core_.program->queue_depth) return true;
+  *room_at = q.done_at.empty() ? kNever : *std::min_element(q.done_at.begin(), q.done_at.end());
+  return false;
+}
+
+void DmaEngines::trigger(int engine, uint32_t index, const TimedOp& op, Ps now) {
+  const TimedProgram& program = *core_.program;
+  const cost::Dma& dma = program.transfers[op.dma];
+  read_bytes_ += dma.read_bytes;
+  written_bytes_ += dma.written_bytes;
+  descriptors_ += dma.descriptors;
+  Ps begin = now;
+  if (dma.software) {
+    begin = std::max(now, software_free_);
+    software_free_ = begin + program.software_spacing;
+  }
+  const Ps first = begin + op.latency;
+  const uint32_t t = new_transfer();
+  Transfer& transfer = transfers_[t];
+  transfer.op = &op;
+  transfer.dma = &dma;
+  transfer.jobs_left = static_cast<uint32_t>(dma.jobs.size());
+  transfer.complete = first + dma.ack;
+  transfer.number = triggered_++;
+  ++queues_[op.queue].open;
+  ++in_flight_;
+  if (core_.trace != nullptr) {
+    core_.trace->transfers.push_back({static_cast<isa::Engine>(engine), index, now, first, kNever});
+  }
+  if (dma.jobs.empty()) {
+    complete(t, now);
+    return;
+  }
+  Ps ready = first + dma.read_latency;
+  Ps soonest = kNever;
+  for (const cost::DmaJob& job : dma.jobs) {
+    const int32_t n = new_node();
+    Node& node = nodes_[n];
+    node.ready = ready;
+    node.job = &job;
+    node.packets_left = job.packets;
+    node.transfer = t;
+    node.next = -1;
+    EngineState& e = engines_[job.engine];
+    if (e.tail[op.queue] >= 0) {
+      nodes_[e.tail[op.queue]].next = n;
+    } else {
+      e.head[op.queue] = n;
+      e.occupied = static_cast<uint16_t>(e.occupied | (1u << op.queue));
+    }
+    e.tail[op.queue] = n;
+    e.next = std::min(e.next, std::max(e.busy_until, ready));
+    soonest = std::min(soonest, e.next);
+    ready += program.dma_stagger;
+  }
+  arm(soonest);
+}
+
+void DmaEngines::arm(Ps at) {
+  if (at >= armed_) return;
+  armed_ = at;
+  core_.notify(event_, at);
+}
+
+Ps DmaEngines::earliest() const {
+  Ps at = kNever;
+  for (const EngineState& e : engines_) at = std::min(at, e.next);
+  return at;
+}
+
+void DmaEngines::process() {
+  armed_ = kNever;
+  Ps now = core_.now();
+  for (;;) {
+    if (core_.failed()) return;
+    Ps next = kNever;
+    for (EngineState& e : engines_) {
+      if (e.next <= now) serve(e, now);
+      next = std::min(next, e.next);
+    }
+    if (next == kNever) return;
+    if (next > now && !core_.quiet_until(next)) {
+      arm(next);
+      return;
+    }
+    now = next;
+  }
+}
+
+void DmaEngines::serve(EngineState& e, Ps now) {
+  Ps soonest = kNever;
+  for (unsigned k = 1; k <= isa::kNumDmaQueues; ++k) {
+    const unsigned q = (static_cast<unsigned>(e.last_queue) + k) % isa::kNumDmaQueues;
+    if ((e.occupied >> q & 1) == 0) continue;
+    const int32_t n = e.head[q];
+    Node& node = nodes_[n];
+    if (node.ready > now) {
+      soonest = std::min(soonest, node.ready);
+      continue;
+    }
+    e.last_queue = static_cast<int>(q);
+    const bool last = --node.packets_left == 0;
+    const Ps service = last ? node.job->last_packet : node.job->packet;
+    const int64_t bytes = last ? node.job->last_packet_hbm_bytes : node.job->packet_hbm_bytes;
+    Ps end = now + service;
+    if (bytes > 0) end = std::max(end, core_.hbm.serve(now, bytes));
+    if (end > busy_end_) {
+      busy_ += end - std::max(now, busy_end_);
+      busy_end_ = end;
+    }
+    e.busy_until = end;
+    const uint32_t t = node.transfer;
+    Transfer& transfer = transfers_[t];
+    if (core_.trace != nullptr) {
+      core_.trace->packets.push_back({transfer.number, node.job->engine, node.ready, now, end});
+    }
+    if (last) {
+      e.head[q] = node.next;
+      if (node.next < 0) {
+        e.tail[q] = -1;
+        e.occupied = static_cast<uint16_t>(e.occupied & ~(1u << q));
+      }
+      node.next = free_node_;
+      free_node_ = n;
+      transfer.complete = std::max(transfer.complete, end + transfer.dma->ack);
+      if (--transfer.jobs_left == 0) complete(t, now);
+    }
+    e.next = e.occupied != 0 ? end : kNever;
+    return;
+  }
+  e.next = soonest;
+}
+
+// Called when the completion time is known; it may lie ahead of `now`.
+void DmaEngines::complete(uint32_t t, Ps now) {
+  Transfer& transfer = transfers_[t];
+  const TimedOp& op = *transfer.op;
+  const Ps at = transfer.complete;
+  if (core_.trace != nullptr) core_.trace->transfers[transfer.number].complete = at;
+  if (op.update != isa::SemOp::kNone) {
+    core_.semaphores.update(op.update_semaphore, op.update, op.update_value, at + core_.program->visible,
+                            now);
+  }
+  last_completion_ = std::max(last_completion_, at);
+  Queue& q = queues_[op.queue];
+  --q.open;
+  --in_flight_;
+  // Only a queue that was ever close to full needs the exact times of its free slots.
+  if (q.done_at.size() >= 64) {
+    q.done_at.erase(std::remove_if(q.done_at.begin(), q.done_at.end(), [&](Ps d) { return d <= now; }),
+                    q.done_at.end());
+  }
+  q.done_at.push_back(at);
+  for (uint8_t waiting = q.room_waiters; waiting != 0;
+       waiting = static_cast<uint8_t>(waiting & (waiting - 1))) {
+    core_.engines[static_cast<size_t>(__builtin_ctz(waiting))]->room_in_queue(at);
+  }
+  q.room_waiters = 0;
+  transfer.next_free = free_transfer_;
+  free_transfer_ = static_cast<int32_t>(t);
+}
+
+}  // namespace trnsim::chip

@@ -1,0 +1,340 @@
+// Sequencer and datapath of one engine.
+#include <algorithm>
+
+#include "sim/chip/modules.h"
+#include "sim/chip/registers.h"
+
+namespace trnsim::chip {
+
+using isa::Engine;
+using Status = LaunchResult::Status;
+
+namespace {
+constexpr int64_t kInstructionLimit = int64_t{1}
+                                      << 36;  // of one engine: an endless loop must not run for ever
+}
+
+EngineModule::EngineModule(const sc_core::sc_module_name& name, CoreModule& core, Engine engine)
+    : sc_module(name), core_(core), engine_(engine), number_(static_cast<int>(engine)) {
+  SC_METHOD(step);
+  sensitive << event_;
+  dont_initialize();
+}
+
+void EngineModule::start_run() {
+  program_ = core_.program;
+  stream_ = &program_->streams[static_cast<size_t>(number_)];
+  pc_ = 0;
+  phase_ = Phase::kDispatch;
+  jumped_ = false;
+  resume_ = start_ = free_ = result_ = load_free_ = weights_ready_ = matmul_start_ = last_end_ = busy_ = 0;
+  result_index_ = UINT32_MAX;
+  table_set_ = -1;
+  pe_clock_.reset(*core_.config);
+  instructions_ = 0;
+  registers_.fill(0);
+  unknown_registers_ = 0;
+  halted_ = stream_->ops[0].kind == OpKind::kHalt && stream_->ops[0].num_waits == 0;
+  event_.cancel();
+  if (!halted_) core_.notify(event_, 0);
+}
+
+void EngineModule::step() {
+  Ps now = core_.now();
+  for (;;) {
+    const Ps next = advance(now);
+    if (next == kNever) return;
+    if (next > now && !core_.quiet_until(next)) {
+      core_.notify(event_, next);
+      return;
+    }
+    now = next;
+  }
+}
+
+Ps EngineModule::wait_time(const TimedOp& op, Ps now) {
+  Ps at = now;
+  for (int w = 0; w < op.num_waits; ++w) {
+    const isa::SemWait& wait = op.waits[w];
+    int64_t threshold = wait.value;
+    if (wait.value_register != isa::kNoRegister) threshold += registers_[wait.value_register];
+    at = std::max(at, core_.semaphores.satisfied_at(wait.semaphore, threshold, now));
+    if (at == kNever) break;
+  }
+  return at;
+}
+
+void EngineModule::leave_wait(const TimedOp& op) {
+  for (int w = 0; w < op.num_waits; ++w) core_.semaphores.remove_waiter(op.waits[w].semaphore, number_);
+}
+
+void EngineModule::semaphore_changed(Ps now) {
+  if (phase_ != Phase::kBlocked) return;
+  const Ps at = wait_time(stream_->ops[pc_], now);
+  if (at == kNever) return;
+  const Ps resume = at + program_->wake;
+  if (resume >= resume_) return;
+  resume_ = resume;
+  core_.notify(event_, resume);
+}
+
+void EngineModule::room_in_queue(Ps at) {
+  if (phase_ == Phase::kQueueFull) core_.notify(event_, at);
+}
+
+Ps EngineModule::advance(Ps now) {
+  if (halted_ || core_.failed()) return kNever;
+  const TimedOp& op = stream_->ops[pc_];
+  switch (phase_) {
+    case Phase::kDispatch:
+      if (op.num_waits != 0) {
+        for (int w = 0; w < op.num_waits; ++w) {
+          const uint8_t r = op.waits[w].value_register;
+          if (r != isa::kNoRegister && unresolved(r, "a semaphore wait")) return kNever;
+        }
+        const Ps at = wait_time(op, now);
+        if (at > now) {
+          for (int w = 0; w < op.num_waits; ++w) core_.semaphores.add_waiter(op.waits[w].semaphore, number_);
+          phase_ = Phase::kBlocked;
+          resume_ = at == kNever ? kNever : at + program_->wake;
+          return resume_;
+        }
+      }
+      break;
+    case Phase::kBlocked:
+      if (now < resume_) return resume_;
+      leave_wait(op);
+      phase_ = Phase::kGranted;
+      break;
+    default:
+      break;
+  }
+  switch (op.kind) {
+    case OpKind::kCompute:
+      return compute(op, now, now);
+    case OpKind::kLoad:
+      return weight_load(op, now);
+    case OpKind::kMatmul:
+    case OpKind::kPeTranspose:
+      return matmul(op, now, now);
+    case OpKind::kDma:
+      return dma(op, now, now);
+    default:
+      return control(op, now);
+  }
+}
+
+// True when the ports are granted at `now`; otherwise the phase says when to try again.
+bool EngineModule::acquire(const TimedOp& op, Ps start, Ps now, Ps* retry) {
+  if (op.psum_banks == 0 && !op.shared_bus) return true;
+  // Grants are given in time order, so the request waits until its start has come.
+  Ps at = start;
+  if (start <= now) {
+    at = core_.ports.available(number_, op, now);
+    if (at <= now) {
+      core_.ports.reserve(number_, op, now + op.stream);
+      return true;
+    }
+  }
+  phase_ = Phase::kAcquire;
+  start_ = at;
+  *retry = at;
+  return false;
+}
+
+Ps EngineModule::finish(const TimedOp& op, Ps start, Ps end, Ps now) {
+  if (op.update != isa::SemOp::kNone) {
+    core_.semaphores.update(op.update_semaphore, op.update, op.update_value, end + program_->visible, now);
+  }
+  if (core_.trace != nullptr) core_.trace->instructions.push_back({engine_, pc_, start, end});
+  last_end_ = std::max(last_end_, end);
+  ++instructions_;
+  ++pc_;
+  phase_ = Phase::kDispatch;
+  return start + program_->dispatch;
+}
+
+Ps EngineModule::compute(const TimedOp& op, Ps ready, Ps now) {
+  Ps start = now;
+  if (phase_ != Phase::kAcquire) {
+    start = std::max(ready, free_);
+    const bool depends = !jumped_ ? op.depends
+                                  : result_index_ != UINT32_MAX &&
+                                        depends_on(stream_->ranges[pc_], stream_->ranges[result_index_]);
+    if (depends) start = std::max(start, result_);
+  }
+  Ps retry = 0;
+  if (!acquire(op, start, now, &retry)) return retry;
+  if (!run_data()) return kNever;
+  Ps table = 0;
+  if (op.table_set >= 0 && op.table_set != table_set_) {
+    if (!op.loads_table) table = program_->table_load;
+    table_set_ = op.table_set;
+  }
+  const Ps end = start + table + op.latency;
+  free_ = start + table + op.issue;
+  busy_ += table + op.issue;
+  result_ = end;
+  result_index_ = pc_;
+  jumped_ = false;
+  return finish(op, start, end, now);
+}
+
+Ps EngineModule::weight_load(const TimedOp& op, Ps ready) {
+  const Ps start = std::max(ready, load_free_);
+  if (!run_data()) return kNever;
+  load_free_ = weights_ready_ = start + op.issue;
+  const Ps end = start + op.latency + pe_clock_.idle_cycles(start, op.value);
+  return finish(op, start, end, ready);
+}
+
+Ps EngineModule::matmul(const TimedOp& op, Ps ready, Ps now) {
+  Ps start = now;
+  if (phase_ != Phase::kAcquire) {
+    if (op.kind == OpKind::kPeTranspose) {
+      // The load half goes to the second weight buffer behind the pass before.
+      load_free_ = weights_ready_ = std::max(ready, load_free_) + op.issue;
+    }
+    start = std::max({ready, free_, weights_ready_});
+  }
+  Ps retry = 0;
+  if (!acquire(op, start, now, &retry)) return retry;
+  if (!run_data()) return kNever;
+  if (core_.trace != nullptr) core_.trace->pe_windows.push_back(pe_clock_.full_at(start));
+  Ps at = start, stream_end = start;
+  for (int p = 0; p < op.passes; ++p) {
+    stream_end = pe_clock_.run(at, op.value, op.rows);
+    at = stream_end + pe_clock_.idle_cycles(stream_end, program_->matmul_overhead_cycles);
+  }
+  const Ps end = stream_end + program_->fill_fixed + pe_clock_.idle_cycles(stream_end, program_->fill_cycles);
+  busy_ += at - start;
+  free_ = at;
+  matmul_start_ = start;
+  load_free_ = std::max(load_free_, start);  // the buffers swap when the pass begins
+  return finish(op, start, end, now);
+}
+
+Ps EngineModule::dma(const TimedOp& op, Ps ready, Ps now) {
+  if (phase_ != Phase::kAcquire && phase_ != Phase::kQueueFull) {
+    const bool depends = !jumped_ ? op.depends
+                                  : result_index_ != UINT32_MAX &&
+                                        depends_on(stream_->ranges[pc_], stream_->ranges[result_index_]);
+    if (depends && result_ > now) {
+      phase_ = Phase::kAcquire;
+      return result_;
+    }
+  }
+  Ps room_at = kNever;
+  if (!core_.dma.has_room(op.queue, now, &room_at)) {
+    phase_ = Phase::kQueueFull;
+    if (room_at == kNever) core_.dma.wait_for_room(op.queue, number_);
+    return room_at;
+  }
+  if (!run_data()) return kNever;
+  core_.dma.trigger(number_, pc_, op, now);
+  if (core_.trace != nullptr) core_.trace->instructions.push_back({engine_, pc_, now, now + op.issue});
+  if (engine_ == Engine::kSync) busy_ += op.issue;
+  last_end_ = std::max(last_end_, now + op.issue);
+  ++instructions_;
+  ++pc_;
+  phase_ = Phase::kDispatch;
+  return now + std::max(op.issue, program_->dispatch);
+}
+
+bool EngineModule::run_data() {
+  if (core_.hook == nullptr) return true;
+  if (core_.hook->execute(engine_, pc_)) return true;
+  core_.fail(Status::kUserError, "");  // the hook keeps the reason
+  return false;
+}
+
+bool EngineModule::unresolved(int r, const char* use) {
+  if ((unknown_registers_ >> r & 1) == 0) return false;
+  core_.fail(
+      Status::kNotSimulated,
+      "not simulated: " + instruction_label(*program_->source, engine_, pc_) + " uses register " +
+          std::to_string(r) + " for " + use +
+          ", and its value was loaded from memory, which a timing-only run does not have; run with mode "
+          "'both'");
+  return true;
+}
+
+void EngineModule::jump(uint32_t target) {
+  pc_ = target;
+  jumped_ = true;
+}
+
+Ps EngineModule::control(const TimedOp& op, Ps now) {
+  if (op.kind == OpKind::kHalt) {
+    halted_ = true;
+    last_end_ = std::max(last_end_, now);
+    if (pc_ < program_->source->streams[static_cast<size_t>(number_)].size()) ++instructions_;
+    return kNever;
+  }
+  if (instructions_ >= kInstructionLimit) {
+    core_.fail(Status::kHang, "user error: " + instruction_label(*program_->source, engine_, pc_) +
+                                  " is still looping after " + std::to_string(kInstructionLimit) +
+                                  " instructions; check the loop count");
+    return kNever;
+  }
+  const auto set = [&](int64_t value, bool known) {
+    registers_[op.reg_dst] = static_cast<int32_t>(value);
+    const uint64_t bit = uint64_t{1} << op.reg_dst;
+    unknown_registers_ = known ? unknown_registers_ & ~bit : unknown_registers_ | bit;
+    if (core_.hook != nullptr) core_.hook->set_reg(engine_, op.reg_dst, static_cast<int32_t>(value));
+  };
+  const auto operand_b = [&]() -> int32_t {
+    return op.immediate ? static_cast<int32_t>(op.value) : registers_[op.reg_b];
+  };
+  const uint64_t sources = uint64_t{1} << op.reg_a | (op.immediate ? 0 : uint64_t{1} << op.reg_b);
+  const uint32_t here = pc_;
+  Ps duration = program_->control;
+  bool taken = false;
+  switch (op.kind) {
+    case OpKind::kRegMove:
+      set(op.value, true);
+      break;
+    case OpKind::kRegAlu:
+      set(evaluate_register(op.op0, registers_[op.reg_a], operand_b()), (unknown_registers_ & sources) == 0);
+      break;
+    case OpKind::kRegLoad:
+      duration = program_->register_memory;
+      if (!run_data()) return kNever;
+      set(core_.hook != nullptr ? core_.hook->reg(engine_, op.reg_dst) : 0, core_.hook != nullptr);
+      break;
+    case OpKind::kRegStore:
+      duration = program_->register_memory;
+      if (!run_data()) return kNever;
+      break;
+    case OpKind::kBranch:
+      duration = program_->branch;
+      if (unresolved(op.reg_a, "a branch") || (!op.immediate && unresolved(op.reg_b, "a branch")))
+        return kNever;
+      taken = evaluate_register(op.op0, registers_[op.reg_a], operand_b()) != 0;
+      break;
+    case OpKind::kJump:
+      duration = program_->branch;
+      taken = true;
+      break;
+    case OpKind::kLoop: {
+      duration = program_->branch;
+      if (unresolved(op.reg_a, "a loop")) return kNever;
+      const int32_t left = static_cast<int32_t>(static_cast<uint32_t>(registers_[op.reg_a]) - 1u);
+      registers_[op.reg_a] = left;
+      if (core_.hook != nullptr) core_.hook->set_reg(engine_, op.reg_a, left);
+      taken = left != 0;
+      break;
+    }
+    default:  // kSemaphore
+      break;
+  }
+  if (engine_ == Engine::kSync) busy_ += duration;
+  finish(op, now, now + duration, now);
+  if (taken) {
+    pc_ = here;
+    jump(op.target);
+  }
+  return now + std::max(duration, program_->dispatch);
+}
+
+}  // namespace trnsim::chip

@@ -1,0 +1,264 @@
+// SystemC modules of one NeuronCore. Elaborated once per process; every run points them at a program and its
+// durations. Event driven: a module acts only at the times where something starts or ends. A module may run
+// ahead of the kernel's time as long as nothing else is pending before its next action, which is exact
+// because nobody could have interfered.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <systemc>
+#include <vector>
+
+#include "sim/chip/simulator.h"
+#include "sim/chip/timed_program.h"
+
+namespace trnsim::chip {
+
+constexpr Ps kNever = INT64_MAX;
+
+class CoreModule;
+
+// 256 counters. Updates carry the time at which they become visible; nothing is scheduled for an update that
+// nobody waits for.
+class SemaphoreFile : public sc_core::sc_module {
+ public:
+  SemaphoreFile(const sc_core::sc_module_name& name, CoreModule& core);
+  void start_run();
+
+  // Time from which value >= threshold with all updates known so far; kNever when they do not suffice.
+  Ps satisfied_at(int semaphore, int64_t threshold, Ps now);
+  void update(int semaphore, isa::SemOp op, int32_t value, Ps visible_at, Ps now);
+  void add_waiter(int semaphore, int engine) {
+    counters_[semaphore].waiters |= static_cast<uint8_t>(1u << engine);
+  }
+  void remove_waiter(int semaphore, int engine) {
+    counters_[semaphore].waiters &= static_cast<uint8_t>(~(1u << engine));
+  }
+  int64_t final_value(int semaphore);
+
+ private:
+  struct Pending {
+    Ps at;
+    isa::SemOp op;
+    int32_t value;
+  };
+  struct Counter {
+    int64_t value = 0;
+    uint32_t head = 0;  // first pending update not applied yet
+    uint8_t waiters = 0;
+    bool touched = false;
+    std::vector<Pending> pending;
+  };
+  static int64_t apply(int64_t value, const Pending& p);
+  static void settle(Counter& c, Ps now);
+
+  CoreModule& core_;
+  std::array<Counter, isa::kNumSemaphores> counters_;
+  std::vector<uint16_t> touched_;
+};
+
+// Arbitration of PSUM banks and of the bus that fast vector modes share with GpSimd.
+class MemoryPorts : public sc_core::sc_module {
+ public:
+  explicit MemoryPorts(const sc_core::sc_module_name& name);
+  void start_run();
+  // Earliest time from `now` on at which the engine may stream; reserve() takes the ports.
+  Ps available(int engine, const TimedOp& op, Ps now) const;
+  void reserve(int engine, const TimedOp& op, Ps end);
+
+ private:
+  struct Port {
+    Ps busy_until = 0;
+    int engine = -1;
+  };
+  std::array<Port, isa::kPsumBanks> banks_;
+  Port bus_;
+};
+
+// One HBM stack: a bandwidth server.
+class HbmPort : public sc_core::sc_module {
+ public:
+  explicit HbmPort(const sc_core::sc_module_name& name);
+  void start_run(double ps_per_byte) {
+    ps_per_byte_ = ps_per_byte;
+    free_at_ = 0;
+  }
+  // Time at which `bytes` requested at `now` have passed. Requests must come in time order.
+  Ps serve(Ps now, int64_t bytes) {
+    free_at_ =
+        (free_at_ > now ? free_at_ : now) + static_cast<Ps>(static_cast<double>(bytes) * ps_per_byte_ + 0.5);
+    return free_at_;
+  }
+
+ private:
+  double ps_per_byte_ = 0;
+  Ps free_at_ = 0;
+};
+
+// The DMA queues and engines of the core. An engine serves one packet of a queue, then looks at the next
+// queue.
+class DmaEngines : public sc_core::sc_module {
+ public:
+  SC_HAS_PROCESS(DmaEngines);
+  DmaEngines(const sc_core::sc_module_name& name, CoreModule& core);
+  void start_run();
+  // False when the queue is full; *room_at is the time at which a slot gets free, when that is known already.
+  bool has_room(int queue, Ps now, Ps* room_at);
+  void wait_for_room(int queue, int engine) {
+    queues_[queue].room_waiters |= static_cast<uint8_t>(1u << engine);
+  }
+  void trigger(int engine, uint32_t index, const TimedOp& op, Ps now);
+  void cancel() { event_.cancel(); }
+
+  Ps busy() const { return busy_; }
+  Ps last_completion() const { return last_completion_; }
+  int64_t read_bytes() const { return read_bytes_; }
+  int64_t written_bytes() const { return written_bytes_; }
+  int64_t descriptors() const { return descriptors_; }
+  bool idle() const { return in_flight_ == 0; }
+
+ private:
+  struct Node {  // one engine's part of one transfer
+    Ps ready = 0;
+    const cost::DmaJob* job = nullptr;
+    uint32_t packets_left = 0;
+    uint32_t transfer = 0;
+    int32_t next = -1;
+  };
+  struct Transfer {
+    const TimedOp* op = nullptr;
+    const cost::Dma* dma = nullptr;
+    uint32_t jobs_left = 0;
+    uint32_t number = 0;  // in trigger order
+    Ps complete = 0;
+    int32_t next_free = -1;
+  };
+  struct EngineState {
+    Ps next = kNever;  // time of its next action
+    Ps busy_until = 0;
+    int last_queue = 0;
+    uint16_t occupied = 0;  // queues with nodes
+    std::array<int32_t, isa::kNumDmaQueues> head{}, tail{};
+  };
+  struct Queue {
+    int open = 0;              // transfers whose completion time is not known yet
+    std::vector<Ps> done_at;   // completion times that may lie ahead
+    uint8_t room_waiters = 0;  // engines whose trigger is blocked
+  };
+
+  void process();
+  void serve(EngineState& e, Ps now);
+  void complete(uint32_t transfer, Ps now);
+  int32_t new_node();
+  uint32_t new_transfer();
+  Ps earliest() const;
+  void arm(Ps at);
+
+  CoreModule& core_;
+  sc_core::sc_event event_;
+  Ps armed_ = kNever;
+  std::vector<EngineState> engines_;
+  std::vector<Node> nodes_;
+  int32_t free_node_ = -1;
+  std::vector<Transfer> transfers_;
+  int32_t free_transfer_ = -1;
+  std::array<Queue, isa::kNumDmaQueues> queues_;
+  int in_flight_ = 0;
+  uint32_t triggered_ = 0;
+  Ps software_free_ = 0;
+  Ps busy_ = 0, busy_end_ = 0, last_completion_ = 0;
+  int64_t read_bytes_ = 0, written_bytes_ = 0, descriptors_ = 0;
+};
+
+// One engine: the in-order sequencer with its registers and the datapath behind it.
+class EngineModule : public sc_core::sc_module {
+ public:
+  SC_HAS_PROCESS(EngineModule);
+  EngineModule(const sc_core::sc_module_name& name, CoreModule& core, isa::Engine engine);
+  void start_run();
+  void semaphore_changed(Ps now);  // an awaited semaphore got a new update
+  void room_in_queue(Ps at);
+  void cancel() { event_.cancel(); }
+
+  bool halted() const { return halted_; }
+  uint32_t pc() const { return pc_; }
+  Ps last_end() const { return last_end_; }
+  Ps busy() const { return busy_; }
+  int64_t instructions() const { return instructions_; }
+  int32_t reg(int index) const { return registers_[index]; }
+
+ private:
+  enum class Phase : uint8_t { kDispatch, kBlocked, kGranted, kAcquire, kQueueFull };
+
+  void step();
+  Ps advance(Ps now);  // acts once; returns the time of the next action, kNever to sleep
+  Ps wait_time(const TimedOp& op, Ps now);
+  void leave_wait(const TimedOp& op);
+  bool acquire(const TimedOp& op, Ps start, Ps now, Ps* retry);
+  Ps compute(const TimedOp& op, Ps ready, Ps now);
+  Ps weight_load(const TimedOp& op, Ps ready);
+  Ps matmul(const TimedOp& op, Ps ready, Ps now);
+  Ps dma(const TimedOp& op, Ps ready, Ps now);
+  Ps control(const TimedOp& op, Ps now);
+  Ps finish(const TimedOp& op, Ps start, Ps end, Ps now);
+  bool run_data();
+  bool unresolved(int reg, const char* use);
+  void jump(uint32_t target);
+
+  CoreModule& core_;
+  const isa::Engine engine_;
+  const int number_;
+  sc_core::sc_event event_;
+
+  const TimedProgram* program_ = nullptr;
+  const TimedStream* stream_ = nullptr;
+  uint32_t pc_ = 0;
+  Phase phase_ = Phase::kDispatch;
+  bool halted_ = true;
+  bool jumped_ = false;
+  bool track_ranges_ = false;
+  Ps resume_ = 0, start_ = 0;
+  Ps free_ = 0;    // datapath (tensor: array)
+  Ps result_ = 0;  // end of the newest compute instruction
+  uint32_t result_index_ = UINT32_MAX;
+  Ps load_free_ = 0, weights_ready_ = 0, matmul_start_ = 0;
+  int table_set_ = -1;
+  cost::PeClock pe_clock_;
+  Ps last_end_ = 0, busy_ = 0;
+  int64_t instructions_ = 0;
+  std::array<int32_t, isa::kNumRegisters> registers_{};
+  uint64_t unknown_registers_ = 0;
+};
+
+// A NeuronCore and the state of the current run.
+class CoreModule : public sc_core::sc_module {
+ public:
+  explicit CoreModule(const sc_core::sc_module_name& name);
+  TimingResult run(const TimedProgram& program, const config::Config& config, DataHook* hook, Trace* trace);
+
+  Ps now() const { return static_cast<Ps>(sc_core::sc_time_stamp().value()) - base_; }
+  // True when no other process acts before `at`: the caller may go on to it at once.
+  bool quiet_until(Ps at) const;
+  void notify(sc_core::sc_event& event, Ps at);
+  void fail(LaunchResult::Status status, std::string message);
+  bool failed() const { return result_.status != LaunchResult::Status::kOk; }
+
+  const TimedProgram* program = nullptr;
+  const config::Config* config = nullptr;
+  DataHook* hook = nullptr;
+  Trace* trace = nullptr;
+
+  SemaphoreFile semaphores;
+  MemoryPorts ports;
+  HbmPort hbm;
+  DmaEngines dma;
+  std::array<EngineModule*, isa::kNumEngines> engines{};
+
+ private:
+  std::string explain_hang();
+
+  Ps base_ = 0;
+  TimingResult result_;
+};
+
+}  // namespace trnsim::chip

@@ -1,0 +1,150 @@
+// The simulation thread: it owns the SystemC kernel, elaborates the core once and runs one program after
+// another.
+#include "sim/chip/simulator.h"
+
+#include <pthread.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdlib>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "sim/chip/modules.h"
+
+// libsystemc.so refers to this symbol; the kernel is driven by the simulation thread instead.
+extern "C" __attribute__((visibility("default"), used)) int sc_main(int, char**) { return 0; }
+
+namespace trnsim::chip {
+namespace {
+
+struct Job {
+  const TimedProgram* program;
+  const config::Config* config;
+  DataHook* hook;
+  Trace* trace;
+  TimingResult result;
+  bool done = false;
+};
+
+std::atomic<uint64_t> runs{0};
+
+// The kernel and its modules live until the process ends: SystemC cannot elaborate twice. They hold no thread
+// state, so a child of fork() goes on with its copy.
+CoreModule* core_module = nullptr;
+
+TimingResult run_job(const Job& job) {
+  try {
+    if (core_module == nullptr) {
+      sc_core::sc_set_time_resolution(1, sc_core::SC_PS);
+      core_module = new CoreModule("neuron_core");
+    }
+    runs.fetch_add(1, std::memory_order_relaxed);
+    return core_module->run(*job.program, *job.config, job.hook, job.trace);
+  } catch (const std::exception& e) {
+    TimingResult failed;
+    failed.status = LaunchResult::Status::kNotSimulated;
+    failed.message = std::string("not simulated: the SystemC kernel refused the run: ") + e.what();
+    return failed;
+  }
+}
+
+class SimulationThread {
+ public:
+  TimingResult run(Job job) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (closed_) {
+      job.result.status = LaunchResult::Status::kNotSimulated;
+      job.result.message = "not simulated: the process is exiting";
+      return job.result;
+    }
+    if (!started_) {
+      started_ = true;
+      std::thread([this] { loop(); }).detach();
+    }
+    queue_.push_back(&job);
+    work_.notify_one();
+    finished_.wait(lock, [&] { return job.done; });
+    return job.result;
+  }
+
+  // Waits for a moment without a run and keeps the lock.
+  void quiesce() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    finished_.wait(lock, [&] { return !running_ && queue_.empty(); });
+    lock.release();
+  }
+  void resume() { mutex_.unlock(); }
+  void close() {
+    quiesce();
+    closed_ = true;
+    resume();
+  }
+
+ private:
+  void loop() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    for (;;) {
+      work_.wait(lock, [&] { return !queue_.empty(); });
+      Job* job = queue_.front();
+      queue_.pop_front();
+      running_ = true;
+      lock.unlock();
+      TimingResult result = run_job(*job);
+      lock.lock();
+      running_ = false;
+      job->result = std::move(result);
+      job->done = true;
+      finished_.notify_all();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable work_, finished_;
+  std::deque<Job*> queue_;
+  bool started_ = false, running_ = false, closed_ = false;
+};
+
+// Never destroyed: the thread may wait in it while the process exits.
+SimulationThread* simulation = nullptr;
+
+void before_fork() { simulation->quiesce(); }
+void after_fork_in_parent() { simulation->resume(); }
+// The thread did not survive; a fresh one starts with the first launch. The old object is left as it is.
+void after_fork_in_child() { simulation = new SimulationThread; }
+void at_exit() { simulation->close(); }
+
+SimulationThread& simulation_thread() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    simulation = new SimulationThread;
+    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+    // Registered after SystemC was loaded, so it runs before SystemC's own destructors.
+    std::atexit(at_exit);
+  });
+  return *simulation;
+}
+
+}  // namespace
+
+TimingResult run_timed(const TimedProgram& program, const config::Config& config, DataHook* hook,
+                       Trace* trace) {
+  return simulation_thread().run(Job{&program, &config, hook, trace, {}, false});
+}
+
+TimingResult run_timing(const isa::Program& program, const config::Config& config, Trace* trace) {
+  TimedProgram timed;
+  TimingResult result;
+  if (!build_timed_program(program, config, &timed, &result.message)) {
+    result.status = LaunchResult::Status::kUserError;
+    return result;
+  }
+  return run_timed(timed, config, nullptr, trace);
+}
+
+uint64_t kernel_runs() { return runs.load(std::memory_order_relaxed); }
+
+}  // namespace trnsim::chip

@@ -1,0 +1,63 @@
+// The timing run of one program: the only door to the SystemC kernel.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/chip/device.h"
+#include "sim/chip/timed_program.h"
+
+namespace trnsim::chip {
+
+// What happened when, for tests, fidelity and traces. Times from the first instruction slot on, launch
+// overhead excluded.
+struct InstructionSpan {
+  isa::Engine engine;
+  uint32_t index;
+  Ps start, end;  // end: results visible to the engine (DMA trigger: end of the trigger instruction)
+};
+struct PacketSpan {
+  uint32_t transfer;  // index of the DMA instruction in trigger order
+  uint16_t engine;
+  Ps ready, start, end;
+};
+struct TransferSpan {
+  isa::Engine engine;
+  uint32_t index;
+  Ps trigger, first_packet, complete;  // complete: write acknowledged on every engine
+};
+struct Trace {
+  std::vector<InstructionSpan> instructions;
+  std::vector<PacketSpan> packets;
+  std::vector<TransferSpan> transfers;
+  std::vector<bool> pe_windows;  // clock state (full or not) of each governor window that a matmul began in
+};
+
+// Executes the data effects of a program whose control flow depends on data, in simulated order. Called on
+// the simulation thread.
+class DataHook {
+ public:
+  virtual ~DataHook() = default;
+  // False stops the run; the reason is kept by the hook.
+  virtual bool execute(isa::Engine engine, uint32_t index) = 0;
+  virtual int32_t reg(isa::Engine engine, int index) = 0;
+  virtual void set_reg(isa::Engine engine, int index, int32_t value) = 0;
+};
+
+struct TimingResult {
+  LaunchResult::Status status = LaunchResult::Status::kOk;
+  std::string message;
+  LaunchStats stats;
+};
+
+// Runs on the simulation thread; the caller waits. `hook` and `trace` may be null.
+TimingResult run_timed(const TimedProgram& program, const config::Config& config, DataHook* hook,
+                       Trace* trace);
+
+// Timing of a program in memory: the entry of tests and of tools/fidelity.
+TimingResult run_timing(const isa::Program& program, const config::Config& config, Trace* trace = nullptr);
+
+// Launches that crossed to the simulation thread since the process began (the memo is tested with it).
+uint64_t kernel_runs();
+
+}  // namespace trnsim::chip

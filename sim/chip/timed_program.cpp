@@ -1,0 +1,266 @@
+#include "sim/chip/timed_program.h"
+
+#include <algorithm>
+
+#include "isa/table.h"
+
+namespace trnsim::chip {
+namespace {
+
+using isa::Access;
+using isa::Engine;
+using isa::Instruction;
+using isa::Opcode;
+using isa::Role;
+using isa::Space;
+
+OperandRange range_of(const Access& a) {
+  OperandRange r;
+  r.space = a.space;
+  if (a.space == Space::kHbm) {
+    // One "partition" per tensor.
+    r.first_partition = r.last_partition = static_cast<uint16_t>(a.tensor);
+  } else {
+    r.first_partition = a.start_partition;
+    r.last_partition = static_cast<uint16_t>(a.start_partition + std::max<int>(a.num_partitions, 1) - 1);
+  }
+  if (a.address_register != isa::kNoRegister) {
+    r.low = INT64_MIN;
+    r.high = INT64_MAX;
+    return r;
+  }
+  const int64_t bytes = static_cast<int64_t>(isa::dtype_bytes(a.dtype));
+  r.low = a.offset;
+  r.high = a.offset + bytes - 1;
+  for (int d = 0; d < a.num_dims; ++d) {
+    const int64_t reach = a.step[d] * (static_cast<int64_t>(a.size[d]) - 1) * bytes;
+    (reach < 0 ? r.low : r.high) += reach;
+  }
+  return r;
+}
+
+OpRanges ranges_of(const Instruction& i, bool* data_address) {
+  OpRanges out;
+  isa::for_each_operand(i, [&](auto, Role role, const Access& a) {
+    if (a.address_register != isa::kNoRegister) *data_address = true;
+    const OperandRange r = range_of(a);
+    if (role != Role::kWrite && out.num_reads < 5) out.reads[out.num_reads++] = r;
+    if (role != Role::kRead && out.num_writes < 2) out.writes[out.num_writes++] = r;
+  });
+  return out;
+}
+
+OpKind kind_of(const Instruction& i) {
+  switch (i.opcode) {
+    case Opcode::kLoadStationary:
+      return OpKind::kLoad;
+    case Opcode::kMultiplyMoving:
+      return OpKind::kMatmul;
+    case Opcode::kTranspose:
+      return i.engine == Engine::kTensor ? OpKind::kPeTranspose : OpKind::kCompute;
+    case Opcode::kSemaphore:
+      return OpKind::kSemaphore;
+    case Opcode::kRegMove:
+      return OpKind::kRegMove;
+    case Opcode::kRegAlu:
+      return OpKind::kRegAlu;
+    case Opcode::kRegLoad:
+      return OpKind::kRegLoad;
+    case Opcode::kRegStore:
+      return OpKind::kRegStore;
+    case Opcode::kBranch:
+      return OpKind::kBranch;
+    case Opcode::kJump:
+      return OpKind::kJump;
+    case Opcode::kLoop:
+      return OpKind::kLoop;
+    case Opcode::kHalt:
+      return OpKind::kHalt;
+    default:
+      return i.is_dma() ? OpKind::kDma : OpKind::kCompute;
+  }
+}
+
+bool is_branch(OpKind k) { return k == OpKind::kBranch || k == OpKind::kJump || k == OpKind::kLoop; }
+
+TimedOp timed_op(const Instruction& i, const config::Config& c, TimedProgram* out) {
+  TimedOp op;
+  op.kind = kind_of(i);
+  op.op0 = i.op0;
+  op.num_waits = i.sync.num_waits;
+  op.waits[0] = i.sync.waits[0];
+  op.waits[1] = i.sync.waits[1];
+  op.update = i.sync.update;
+  op.update_semaphore = i.sync.update_semaphore;
+  op.update_value = i.sync.update_value;
+  op.immediate = i.has(isa::kFlagImmediate);
+  op.reg_dst = i.reg_dst;
+  op.reg_a = i.reg_a;
+  op.reg_b = i.reg_b;
+  op.target = i.target;
+  op.value = i.imm;
+  switch (op.kind) {
+    case OpKind::kCompute: {
+      const cost::Compute k = cost::compute_cost(i, c);
+      op.issue = k.issue;
+      op.latency = k.latency;
+      op.stream = k.stream;
+      op.table_set = k.table_set;
+      op.loads_table = k.loads_table;
+      op.psum_banks = k.psum_banks;
+      op.shared_bus = k.shared_bus;
+      break;
+    }
+    case OpKind::kLoad: {
+      const cost::WeightLoad k = cost::weight_load(i, c);
+      op.issue = k.occupancy;
+      op.latency = k.fixed;
+      op.value = k.shift_cycles;
+      break;
+    }
+    case OpKind::kMatmul:
+    case OpKind::kPeTranspose: {
+      const cost::Matmul k = cost::matmul(i, c);
+      op.passes = static_cast<uint8_t>(k.passes);
+      op.value = k.cycles;
+      op.rows = static_cast<uint8_t>(k.rows);
+      op.psum_banks = k.psum_banks;
+      op.stream = cost::ps_of_cycles(static_cast<double>(k.cycles * k.passes), c.tensor.clock_ghz);
+      if (op.kind == OpKind::kPeTranspose) op.issue = cost::weight_load(i, c).occupancy;
+      break;
+    }
+    case OpKind::kDma:
+      op.dma = static_cast<uint32_t>(out->transfers.size());
+      out->transfers.push_back(cost::dma(i, c));
+      op.issue = out->transfers.back().trigger;
+      op.latency = out->transfers.back().first_packet;
+      op.queue = i.queue;
+      // A queue always adds its completion increment: one per engine of the full set.
+      if (op.update == isa::SemOp::kAdd) op.update_value = isa::kDmaCompletionIncrement;
+      break;
+    case OpKind::kRegLoad:
+      out->unresolved_registers = true;
+      break;
+    default:
+      break;
+  }
+  return op;
+}
+
+}  // namespace
+
+bool depends_on(const OpRanges& reader, const OpRanges& writer) {
+  for (int r = 0; r < reader.num_reads; ++r) {
+    for (int w = 0; w < writer.num_writes; ++w) {
+      if (reader.reads[r].overlaps(writer.writes[w])) return true;
+    }
+  }
+  return false;
+}
+
+const char* engine_label(Engine e) {
+  static const char* const kNames[] = {"Tensor", "Vector", "Scalar", "GpSimd", "Sync"};
+  return e < Engine::kCount ? kNames[static_cast<int>(e)] : "unknown engine";
+}
+
+std::string instruction_label(const isa::Program& program, Engine engine, size_t index) {
+  std::string text = std::string(engine_label(engine)) + " instruction " + std::to_string(index);
+  const auto& stream = program.streams[static_cast<size_t>(engine)];
+  if (index >= stream.size()) return text;
+  text += " (" + std::string(isa::row(stream[index].opcode).name);
+  const uint32_t location = stream[index].location;
+  if (location != 0 && location < program.locations.size()) {
+    const isa::SourceLocation& at = program.locations[location];
+    if (!at.file.empty()) text += ", " + at.file + ":" + std::to_string(at.line);
+    if (!at.what.empty()) text += ", " + at.what;
+  }
+  return text + ")";
+}
+
+bool build_timed_program(const isa::Program& program, const config::Config& c, TimedProgram* out,
+                         std::string* message) {
+  out->name = program.name;
+  out->source = &program;
+  out->dispatch = cost::ps(c.sequencer.dispatch_ns);
+  out->control = cost::ps(c.sequencer.control_ns);
+  out->branch = cost::ps(c.sequencer.branch_ns);
+  out->register_memory = cost::ps(c.sequencer.register_memory_ns);
+  out->visible = cost::ps(c.semaphore.visible_ns);
+  out->wake = cost::ps(c.semaphore.wake_ns);
+  out->table_load = cost::ps(c.scalar.table_load_ns);
+  out->matmul_overhead_cycles = static_cast<Ps>(c.tensor.issue_overhead_cycles + 0.5);
+  out->fill_fixed = cost::ps(c.tensor.fill_fixed_ns);
+  out->fill_cycles = static_cast<Ps>(c.tensor.fill_cycles + 0.5);
+  out->dma_stagger = cost::ps(c.dma.engine_stagger_ns);
+  out->software_spacing = cost::ps(c.dma.software_spacing_ns);
+  out->hbm_ps_per_byte = 1000.0 / c.hbm.stack_bandwidth_gb_per_s;
+  out->dma_engines = static_cast<int>(c.dma.engines);
+  out->queue_depth = static_cast<int>(c.dma.queue_depth);
+
+  size_t transfers = 0;
+  for (const auto& stream : program.streams) {
+    for (const Instruction& i : stream) transfers += i.is_dma();
+  }
+  out->transfers.reserve(transfers);
+
+  uint8_t banks_of[isa::kNumEngines] = {};
+  bool bus_of[isa::kNumEngines] = {};
+  for (int e = 0; e < isa::kNumEngines; ++e) {
+    const auto& source = program.streams[e];
+    TimedStream& stream = out->streams[e];
+    stream.ops.reserve(source.size() + 1);
+    stream.ranges.reserve(source.size() + 1);
+    const OpRanges* previous = nullptr;  // the compute instruction before, in program text
+    for (size_t n = 0; n < source.size(); ++n) {
+      const Instruction& i = source[n];
+      if (i.opcode >= Opcode::kCount || static_cast<int>(i.engine) != e) {
+        *message = "user error: " + instruction_label(program, static_cast<Engine>(e), n) +
+                   " does not belong to the stream of its engine; validate the program";
+        return false;
+      }
+      TimedOp op = timed_op(i, c, out);
+      if (is_branch(op.kind) && op.target > source.size()) {
+        *message = "user error: " + instruction_label(program, static_cast<Engine>(e), n) + " jumps to " +
+                   std::to_string(op.target) + ", the stream has " + std::to_string(source.size()) +
+                   " instructions";
+        return false;
+      }
+      if (op.kind == OpKind::kDma && op.queue >= isa::kNumDmaQueues) {
+        *message = "illegal on hardware: " + instruction_label(program, static_cast<Engine>(e), n) +
+                   " names DMA queue " + std::to_string(op.queue) + ", there are " +
+                   std::to_string(isa::kNumDmaQueues);
+        return false;
+      }
+      stream.ranges.push_back(ranges_of(i, &op.data_address));
+      if (previous != nullptr &&
+          (op.kind == OpKind::kCompute || op.kind == OpKind::kDma || op.kind == OpKind::kRegLoad)) {
+        op.depends = depends_on(stream.ranges.back(), *previous);
+      }
+      if (op.kind == OpKind::kCompute) previous = &stream.ranges.back();
+      banks_of[e] = static_cast<uint8_t>(banks_of[e] | op.psum_banks);
+      bus_of[e] = bus_of[e] || op.shared_bus;
+      stream.ops.push_back(op);
+    }
+    stream.ops.push_back(TimedOp{});  // a stream without a halt ends at its end
+    stream.ranges.push_back(OpRanges{});
+  }
+
+  // Resources that no second engine uses need no arbitration.
+  uint8_t seen = 0, shared = 0;
+  for (uint8_t banks : banks_of) {
+    shared = static_cast<uint8_t>(shared | (seen & banks));
+    seen = static_cast<uint8_t>(seen | banks);
+  }
+  if (c.memory.psum_same_bank_serialises == 0) shared = 0;
+  const bool bus = c.memory.vector_gpsimd_bus_shared != 0 && bus_of[static_cast<int>(Engine::kVector)] &&
+                   bus_of[static_cast<int>(Engine::kGpSimd)];
+  for (TimedStream& stream : out->streams) {
+    for (TimedOp& op : stream.ops) {
+      op.psum_banks = static_cast<uint8_t>(op.psum_banks & shared);
+      op.shared_bus = op.shared_bus && bus;
+    }
+  }
+  return true;
+}
+
+}  // namespace trnsim::chip
