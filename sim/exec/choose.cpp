@@ -107,7 +107,7 @@ void Resolver::choose(const isa::Instruction& in, Prepared* p) {
       if (isa::is_integer(p->src0->dtype) || isa::is_integer(p->dst->dtype)) {
         illegal("the tensor engine multiplies float dtypes only");
       }
-      if (p->src0->n > 4096) illegal("the moving matrix has more than 4096 columns");
+      if (p->src0->n > 8192) illegal("the moving matrix has more than 8192 columns");
       if (p->dst->n != p->src0->n) illegal("dst and the moving matrix differ in columns");
       p->fn = execute_multiply_moving;
       return;
