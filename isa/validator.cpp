@@ -51,7 +51,10 @@ const Diagnostic* first_error(const std::vector<Diagnostic>& diagnostics) {
 }
 
 void InstructionChecker::report(ErrorClass c, Severity severity, const std::string& message) {
-  if (full()) return;
+  // Warnings have a budget of their own: they must not keep an error from being seen.
+  size_t& reported = severity == Severity::kError ? errors_ : warnings_;
+  if (reported >= max_) return;
+  ++reported;
   out_.push_back({severity, c, engine_, index_, i_->location,
                   join({name(c), ": ", place(program_, *i_, index_), ": ", message})});
 }

@@ -25,7 +25,7 @@ struct Diagnostic {
 };
 
 struct ValidateOptions {
-  size_t max_diagnostics = 50;
+  size_t max_diagnostics = 50;           // errors, and as many warnings beside them
   int64_t sbuf_bytes_per_partition = 0;  // 0: of the generation
 };
 

@@ -21,12 +21,13 @@ class InstructionChecker {
         generation_(generation),
         sbuf_bytes_(sbuf_bytes),
         max_(max_diagnostics),
-        out_(out) {}
+        out_(out),
+        errors_(out.size()) {}
 
   void begin_stream(const std::vector<Instruction>& stream);
   void check(const Instruction& i, Engine stream, int64_t index);
   void report(ErrorClass c, Severity severity, const std::string& message);
-  bool full() const { return out_.size() >= max_; }
+  bool full() const { return errors_ >= max_; }
 
  private:
   void user(const std::string& m) { report(ErrorClass::kUserError, Severity::kError, m); }
@@ -69,6 +70,7 @@ class InstructionChecker {
   const int64_t sbuf_bytes_;
   const size_t max_;
   std::vector<Diagnostic>& out_;
+  size_t errors_, warnings_ = 0;
 
   const Instruction* i_ = nullptr;
   const Row* row_ = nullptr;

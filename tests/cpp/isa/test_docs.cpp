@@ -1,3 +1,7 @@
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
 #include "isa/docs.h"
 #include "isa/table.h"
 #include "tests/cpp/catch.h"
@@ -18,4 +22,14 @@ TEST_CASE("one instruction is explained, a wrong name gets the nearest") {
   CHECK_THAT(text, ContainsSubstring("moving_shape"));
   CHECK_THAT(explain("dma_gather"), ContainsSubstring("skip_out_of_bounds"));
   CHECK_THAT(explain("multiply_mooving"), ContainsSubstring("did you mean 'multiply_moving'?"));
+}
+
+TEST_CASE("docs/isa.md is what the table says") {
+  const char* source = std::getenv("TRNSIM_SOURCE_DIR");
+  if (source == nullptr) return;  // set by ctest
+  std::ifstream in(std::string(source) + "/docs/isa.md", std::ios::binary);
+  std::stringstream page;
+  page << in.rdbuf();
+  INFO("run: ninja isa_docs");
+  CHECK((page.str() == isa_markdown()));
 }

@@ -443,6 +443,12 @@ TEST_CASE("the number of messages is bounded") {
   ValidateOptions options;
   options.max_diagnostics = 7;
   CHECK(validate(program(many), options).size() == 7);
+  // A warning does not take the place of an error.
+  Instruction waiting = copy();
+  waiting.sync.num_waits = 1;
+  waiting.sync.waits[0].value = 1;
+  options.max_diagnostics = 1;
+  CHECK(first_error(validate(program({waiting, waiting, many[0]}), options)) != nullptr);
 }
 
 TEST_CASE("random legal instructions are accepted, every opcode on every engine it runs on") {
