@@ -1,0 +1,51 @@
+// The arguments of one call, taken apart: the key of its plan, its device tensors, its run-time parameters.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/SmallVector.h>
+
+#include <optional>
+
+#include "device_plugin/aten/op_table.h"
+#include "device_plugin/aten/plan.h"
+
+namespace trnsim::aten {
+
+// What an argument position of type Tensor turned out to be.
+struct TensorRef {
+  enum class Kind : uint8_t { kNone, kDevice, kHostScalar } kind = Kind::kNone;
+  int32_t index = -1;  // kDevice: position in Call::tensors; kHostScalar: parameter slot
+};
+
+class Call {
+ public:
+  Call(const Overload& overload, const c10::Stack& stack, size_t begin)
+      : overload_(overload), stack_(stack), begin_(begin) {}
+
+  // Reads the arguments; throws when tensors are on different devices.
+  void read();
+
+  PlanKey key;
+  c10::SmallVector<const at::Tensor*, 8> tensors;  // distinct device tensors, in order of appearance
+  c10::SmallVector<uint32_t, 8> params;
+  c10::SmallVector<isa::Dtype, 8> param_dtypes;
+  c10::DeviceIndex device = -1;
+  const char* unsupported = nullptr;  // a reason found while reading
+
+  c10::SmallVector<TensorRef, 12> refs;        // one per argument, filled for tensors ...
+  c10::SmallVector<TensorRef, 16> list_refs;   // ... and one per list element, in order
+  c10::SmallVector<int32_t, 12> scalar_slots;  // parameter of a scalar argument; -1: a constant of the program
+
+ private:
+  TensorRef read_tensor(const at::Tensor& t, size_t argument, bool deduplicate);
+  int32_t read_scalar(const c10::IValue& v, bool constant);
+  int32_t add_param(double value);
+  int32_t add_param(int64_t value);
+  [[noreturn]] void wrong_device(const at::Tensor& t, size_t argument) const;
+
+  const Overload& overload_;
+  const c10::Stack& stack_;
+  const size_t begin_;
+};
+
+}  // namespace trnsim::aten

@@ -1,0 +1,489 @@
+#include "device_plugin/aten/lowered_kernel.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/core/List.h>
+#include <ATen/core/Tensor.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/Exception.h>
+
+#include <cstdlib>
+#include <unordered_map>
+
+#include "device_plugin/aten/call.h"
+#include "device_plugin/aten/dtypes.h"
+#include "device_plugin/aten/fallback.h"
+#include "device_plugin/aten/generator.h"
+#include "device_plugin/aten/queue.h"
+#include "device_plugin/aten/tensors.h"
+
+namespace trnsim::aten {
+namespace {
+
+using compiler::kNoValue;
+using compiler::ValueId;
+
+// ---- 64-bit types ------------------------------------------------------------------------------------------------
+bool int64_exact() {
+  static const bool value = [] {
+    const char* variable = std::getenv("TRNSIM_INT64");
+    if (variable == nullptr || *variable == 0) return false;
+    const std::string text = variable;
+    TORCH_CHECK_VALUE(text == "narrow" || text == "exact", "user error: TRNSIM_INT64=", text,
+                      " is unknown; use narrow or exact.");
+    return text == "exact";
+  }();
+  return value;
+}
+
+void warn_about_64_bits(const Call& call) {
+  for (const at::Tensor* t : call.tensors) {
+    if (t->scalar_type() == at::kDouble) {
+      TORCH_WARN_ONCE("neuron: float64 tensors are computed as float32: the hardware has no 64-bit float.");
+    }
+    if (t->scalar_type() == at::kLong) {
+      TORCH_WARN_ONCE("neuron: int64 tensors are computed as 32-bit integers: the hardware has no 64-bit arithmetic. "
+                      "TRNSIM_INT64=exact computes them on the host instead.");
+    }
+  }
+}
+
+// ---- the miss path: metadata, then a program ---------------------------------------------------------------------
+// The operator on meta tensors. Equal device tensors become one meta tensor, so that in-place results are recognised.
+class MetaCall {
+ public:
+  at::Tensor meta_of(const at::Tensor& t) {
+    if (!t.defined()) return t;
+    at::Tensor& known = known_[t.unsafeGetTensorImpl()];
+    if (known.defined()) return known;
+    if (on_device(t)) {
+      known = at::detail::empty_strided_meta(t.sizes(), t.strides(), t.scalar_type());
+    } else {
+      known = t;  // a host scalar keeps its value and its place in promotion
+      return known;
+    }
+    if (t.unsafeGetTensorImpl()->is_wrapped_number()) known.unsafeGetTensorImpl()->set_wrapped_number(true);
+    return known;
+  }
+
+  c10::IValue meta_of(const c10::IValue& v) {
+    if (v.isTensor()) return meta_of(v.toTensor());
+    if (v.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const c10::IValue& e : v.toListRef()) list.push_back(meta_of(e.toTensor()));
+      return list;
+    }
+    if (v.isOptionalTensorList()) {
+      c10::List<std::optional<at::Tensor>> list;
+      for (const c10::IValue& e : v.toListRef())
+        list.push_back(e.isNone() ? std::optional<at::Tensor>() : meta_of(e.toTensor()));
+      return list;
+    }
+    if (v.isGenerator()) return {};
+    if (v.isDevice()) return c10::Device(c10::kMeta);
+    return v;
+  }
+
+ private:
+  std::unordered_map<c10::TensorImpl*, at::Tensor> known_;
+};
+
+std::vector<at::Tensor> meta_results(const c10::OperatorHandle& op, const c10::Stack& stack, size_t begin) {
+  MetaCall meta;
+  c10::Stack copy;
+  copy.reserve(stack.size() - begin);
+  for (size_t i = begin; i < stack.size(); ++i) copy.push_back(meta.meta_of(stack[i]));
+  {
+    c10::impl::ExcludeDispatchKeyGuard guard(c10::autograd_dispatch_keyset | c10::autocast_dispatch_keyset |
+                                             c10::DispatchKeySet(c10::DispatchKey::ADInplaceOrView));
+    op.callBoxed(&copy);
+  }
+  std::vector<at::Tensor> results;
+  for (c10::IValue& v : copy) results.push_back(v.isNone() ? at::Tensor() : v.toTensor());
+  return results;
+}
+
+TensorMeta meta_from(const at::Tensor& t) {
+  TensorMeta meta;
+  meta.dtype = t.scalar_type();
+  meta.sizes.assign(t.sizes().begin(), t.sizes().end());
+  meta.strides.assign(t.strides().begin(), t.strides().end());
+  meta.extent_bytes = extent_bytes(meta.sizes, meta.strides, c10::elementSize(meta.dtype));
+  return meta;
+}
+
+class GraphMaker {
+ public:
+  GraphMaker(const Overload& overload, const Call& call, const c10::Stack& stack, size_t begin, Plan& plan)
+      : overload_(overload), call_(call), stack_(stack), begin_(begin), plan_(plan) {}
+
+  // False with plan.reason set when a type has no form on the hardware.
+  bool make(compiler::Graph& graph) {
+    graph.name = plan_.name;
+    value_of_tensor_.assign(call_.tensors.size(), kNoValue);
+    compiler::Node node;
+    node.op = overload_.functional;
+    list_position_ = 0;
+    // List elements are numbered in the order of this overload's arguments.
+    std::vector<size_t> list_begin(overload_.kinds.size(), 0);
+    size_t position = 0;
+    for (size_t i = 0; i < overload_.kinds.size(); ++i) {
+      list_begin[i] = position;
+      if (overload_.kinds[i] == ArgKind::kTensorList && !stack_[begin_ + i].isNone())
+        position += stack_[begin_ + i].toListRef().size();
+    }
+    for (size_t f = 0; f < overload_.sources.size(); ++f) {
+      const int source = overload_.sources[f];
+      if (source < 0) {
+        node.args.emplace_back(compiler::Optional{});
+        continue;
+      }
+      list_position_ = list_begin[source];
+      if (!append(graph, node, static_cast<size_t>(source), f)) return false;
+    }
+    graph.num_params = static_cast<int32_t>(call_.params.size());
+    if (overload_.random) {
+      std::vector<compiler::ParamRef> philox;
+      for (int i = 0; i < 4; ++i) philox.push_back({graph.num_params++, isa::Dtype::kI32});
+      node.args.emplace_back(std::move(philox));
+    }
+    for (size_t r = 0; r < plan_.results.size(); ++r) {
+      if (!plan_.result_wanted[r]) {
+        node.results.push_back(kNoValue);
+        continue;
+      }
+      const TensorMeta& meta = plan_.results[r];
+      const auto dtype = to_isa(meta.dtype);
+      if (!dtype) return refuse(meta.dtype);
+      const auto id = static_cast<ValueId>(graph.values.size());
+      compiler::Value value{{*dtype, {meta.sizes.begin(), meta.sizes.end()}, {meta.strides.begin(), meta.strides.end()}},
+                            kNoValue};
+      const int tensor = written_tensor(r);
+      if (tensor >= 0 && !plan_.result_resized[r]) value.alias = value_of_tensor_[tensor];
+      graph.values.push_back(std::move(value));
+      graph.outputs.push_back(id);
+      node.results.push_back(id);
+    }
+    graph.nodes.push_back(std::move(node));
+    return true;
+  }
+
+  // Position in call.tensors of the tensor that result r is written to; -1: a new tensor.
+  int written_tensor(size_t r) const {
+    const size_t fixed = overload_.written.size();
+    const size_t fresh = fixed > 0 ? fixed : overload_.num_results;
+    if (r < fixed) return call_.refs[overload_.written[r]].index;
+    if (r >= fresh) return call_.refs[overload_.hidden[r - fresh]].index;
+    return -1;
+  }
+
+ private:
+  bool refuse(c10::ScalarType type) {
+    plan_.reason = "the hardware has no " + std::string(c10::toString(type)) + " type";
+    return false;
+  }
+
+  ValueId value_of(compiler::Graph& graph, int32_t tensor, bool* ok) {
+    ValueId& id = value_of_tensor_[tensor];
+    if (id != kNoValue) return id;
+    const at::Tensor& t = *call_.tensors[tensor];
+    const auto dtype = to_isa(t.scalar_type());
+    if (!dtype) {
+      *ok = refuse(t.scalar_type());
+      return kNoValue;
+    }
+    id = static_cast<ValueId>(graph.values.size());
+    graph.values.push_back({{*dtype, t.sizes().vec(), t.strides().vec()}, kNoValue});
+    graph.inputs.push_back(id);
+    plan_.inputs.push_back(tensor);
+    plan_.input_bytes.push_back(tensor_extent_bytes(t));
+    return id;
+  }
+
+  compiler::ParamRef param(int32_t slot) const { return {slot, call_.param_dtypes[slot]}; }
+
+  static compiler::Arg constant(const c10::IValue& v) {
+    if (v.isDouble()) return v.toDouble();
+    if (v.isBool()) return v.toBool();
+    return v.toInt();
+  }
+
+  bool append(compiler::Graph& graph, compiler::Node& node, size_t i, size_t functional_index) {
+    const c10::IValue& v = stack_[begin_ + i];
+    bool ok = true;
+    auto tensor_arg = [&](const TensorRef& ref) -> compiler::Arg {
+      switch (ref.kind) {
+        case TensorRef::Kind::kNone: return kNoValue;
+        case TensorRef::Kind::kHostScalar: return param(ref.index);
+        case TensorRef::Kind::kDevice: return value_of(graph, ref.index, &ok);
+      }
+      return kNoValue;
+    };
+    switch (overload_.kinds[i]) {
+      case ArgKind::kTensor:
+        if (functional_index == 0 && overload_.ignores_self)
+          node.args.emplace_back(kNoValue);
+        else
+          node.args.push_back(tensor_arg(call_.refs[i]));
+        break;
+      case ArgKind::kTensorList: {
+        compiler::ValueList list;
+        if (!v.isNone())
+          for (size_t e = 0; e < v.toListRef().size(); ++e) {
+            const TensorRef& ref = call_.list_refs[list_position_ + e];
+            if (ref.kind == TensorRef::Kind::kHostScalar) {
+              plan_.reason = "a list that mixes device tensors and host scalars";
+              return false;
+            }
+            list.ids.push_back(std::get<ValueId>(tensor_arg(ref)));
+          }
+        node.args.emplace_back(std::move(list));
+        break;
+      }
+      case ArgKind::kScalar:
+      case ArgKind::kConstScalar:
+        if (v.isNone())
+          node.args.emplace_back(compiler::Optional{});
+        else if (call_.scalar_slots[i] >= 0)
+          node.args.emplace_back(param(call_.scalar_slots[i]));
+        else
+          node.args.push_back(constant(v));
+        break;
+      case ArgKind::kScalarList: {
+        std::vector<compiler::ParamRef> list;
+        for (size_t e = 0; !v.isNone() && e < v.toListRef().size(); ++e)
+          list.push_back(param(call_.scalar_slots[i] + static_cast<int32_t>(e)));
+        node.args.emplace_back(std::move(list));
+        break;
+      }
+      default:
+        node.args.push_back(plain(v, overload_.kinds[i], &ok));
+    }
+    return ok;
+  }
+
+  compiler::Arg plain(const c10::IValue& v, ArgKind kind, bool* ok) {
+    if (v.isNone()) return compiler::Optional{};
+    switch (kind) {
+      case ArgKind::kInt: return v.toInt();
+      case ArgKind::kBool: return v.toBool();
+      case ArgKind::kString: return v.toStringRef();
+      case ArgKind::kIntList: {
+        std::vector<int64_t> list;
+        for (const c10::IValue& e : v.toListRef()) list.push_back(e.toInt());
+        return list;
+      }
+      case ArgKind::kDoubleList: {
+        std::vector<double> list;
+        for (const c10::IValue& e : v.toListRef()) list.push_back(e.toDouble());
+        return list;
+      }
+      case ArgKind::kBoolList: {
+        std::vector<bool> list;
+        for (const c10::IValue& e : v.toListRef()) list.push_back(e.toBool());
+        return list;
+      }
+      case ArgKind::kDtype: {
+        const auto type = static_cast<c10::ScalarType>(v.toInt());
+        const auto dtype = to_isa(type);
+        if (!dtype) {
+          *ok = refuse(type);
+          return compiler::Optional{};
+        }
+        return *dtype;
+      }
+      default: return compiler::Optional{};  // never read by a lowering
+    }
+  }
+
+  const Overload& overload_;
+  const Call& call_;
+  const c10::Stack& stack_;
+  const size_t begin_;
+  Plan& plan_;
+  std::vector<ValueId> value_of_tensor_;
+  size_t list_position_ = 0;
+};
+
+bool moves_data_only(const std::string& op) {
+  static const std::unordered_map<std::string, bool> names = {
+      {"aten::cat", true},         {"aten::clone", true},   {"aten::index_select", true}, {"aten::embedding", true},
+      {"aten::index.Tensor", true}, {"aten::gather", true},  {"aten::constant_pad_nd", true}, {"aten::repeat", true},
+      {"aten::flip", true},        {"aten::roll", true},    {"aten::fill.Scalar", true},  {"aten::zero", true}};
+  return names.count(op) != 0;
+}
+
+uint64_t words_of(const Overload& overload, const Call& call, const Plan& plan) {
+  if (!overload.random) return 0;
+  if (overload.functional == "aten::multinomial") return static_cast<uint64_t>(call.tensors[0]->numel());
+  uint64_t words = 0;
+  for (const TensorMeta& meta : plan.results) {
+    uint64_t numel = 1;
+    for (int64_t s : meta.sizes) numel *= static_cast<uint64_t>(s);
+    words += (numel + 3) / 4 * 4;
+  }
+  return words;
+}
+
+std::unique_ptr<Plan> make_plan(const c10::OperatorHandle& op, const Overload& overload, const Call& call,
+                                const c10::Stack& stack, size_t begin) {
+  auto plan = std::make_unique<Plan>();
+  plan->device = call.device;
+  plan->name = overload.functional;
+  if (call.unsupported != nullptr) {
+    plan->reason = call.unsupported;
+    return plan;
+  }
+  std::vector<at::Tensor> results;
+  try {
+    results = meta_results(op, stack, begin);
+  } catch (const c10::NotImplementedError&) {
+    plan->reason = "no shape function for these arguments";
+    return plan;
+  }
+  for (size_t r = 0; r < results.size(); ++r) {
+    plan->result_wanted.push_back(results[r].defined());
+    plan->results.push_back(results[r].defined() ? meta_from(results[r]) : TensorMeta{});
+    bool resized = false;
+    if (overload.is_out) {
+      const at::Tensor& out = stack[begin + overload.written[r]].toTensor();
+      resized = out.sizes() != results[r].sizes();
+    }
+    plan->result_resized.push_back(resized);
+  }
+  for (int16_t argument : overload.hidden) {
+    const TensorRef& ref = call.refs[argument];
+    const bool training = overload.functional != "aten::native_batch_norm" || stack[begin + 5].toBool();
+    const bool wanted = ref.kind == TensorRef::Kind::kDevice && training;
+    plan->result_wanted.push_back(wanted);
+    plan->results.push_back(wanted ? meta_from(*call.tensors[ref.index]) : TensorMeta{});
+    plan->result_resized.push_back(false);
+  }
+  plan->random_words = words_of(overload, call, *plan);
+
+  bool any_elements = false;
+  for (size_t r = 0; r < plan->results.size(); ++r)
+    any_elements |= plan->result_wanted[r] && plan->results[r].extent_bytes > 0;
+  if (!any_elements) {
+    plan->kind = Plan::Kind::kNothing;
+    return plan;
+  }
+  warn_about_64_bits(call);
+  if (int64_exact() && !moves_data_only(overload.functional)) {
+    for (const at::Tensor* t : call.tensors)
+      if (t->scalar_type() == at::kLong) {
+        plan->reason = "TRNSIM_INT64=exact";
+        return plan;
+      }
+  }
+  compiler::Graph graph;
+  if (!GraphMaker(overload, call, stack, begin, *plan).make(graph)) return plan;
+  load_program(*plan, std::move(graph));
+  return plan;
+}
+
+// ---- the hit path ------------------------------------------------------------------------------------------------
+bool partly_overlap(const at::Tensor& a, const at::Tensor& b) {
+  const auto* a_begin = static_cast<const std::byte*>(a.const_data_ptr());
+  const auto* b_begin = static_cast<const std::byte*>(b.const_data_ptr());
+  return a_begin < b_begin + tensor_extent_bytes(b) && b_begin < a_begin + tensor_extent_bytes(a);
+}
+
+// Inputs that share memory with a written tensor without being the same view are copied aside first: a program may
+// write its result before it has read all of its operands.
+void detach_overlaps(const Overload& overload, Call& call, std::vector<at::Tensor>& aside) {
+  auto is_written = [&](size_t tensor) {
+    for (int16_t w : overload.written)
+      if (call.refs[w].index == static_cast<int32_t>(tensor)) return true;
+    return false;
+  };
+  aside.reserve(call.tensors.size());
+  for (int16_t w : overload.written) {
+    const int32_t written = call.refs[w].index;
+    if (written < 0) continue;
+    for (size_t i = 0; i < call.tensors.size(); ++i) {
+      if (static_cast<int32_t>(i) == written || is_written(i)) continue;
+      const at::Tensor& t = *call.tensors[i];
+      if (t.storage().unsafeGetStorageImpl() != call.tensors[written]->storage().unsafeGetStorageImpl() ||
+          t.numel() == 0 || !partly_overlap(*call.tensors[written], t))
+        continue;
+      at::Tensor copy = empty_on(call.device, t.sizes(), t.strides(), t.scalar_type());
+      device_copy(copy, t);
+      aside.push_back(std::move(copy));
+      call.tensors[i] = &aside.back();
+    }
+  }
+}
+
+void run_plan(Plan& plan, const Overload& overload, Call& call, c10::Stack& stack, size_t begin) {
+  const size_t fixed = overload.written.size();
+  c10::SmallVector<at::Tensor, 4> results;
+  results.reserve(plan.results.size());
+  for (size_t r = 0; r < plan.results.size(); ++r) {
+    const TensorMeta& meta = plan.results[r];
+    if (r < fixed) {
+      const at::Tensor& out = stack[begin + overload.written[r]].toTensor();
+      if (plan.result_resized[r]) {
+        out.resize_(meta.sizes);
+        out.unsafeGetTensorImpl()->set_sizes_and_strides(meta.sizes, meta.strides);
+      }
+      results.push_back(out);
+    } else if (!plan.result_wanted[r]) {
+      results.emplace_back();
+    } else if (fixed > 0 || r >= overload.num_results) {
+      results.push_back(stack[begin + overload.hidden[r - (fixed > 0 ? fixed : overload.num_results)]].toTensor());
+    } else {
+      results.push_back(empty_on(plan.device, meta.sizes, meta.strides, meta.dtype));
+    }
+  }
+  if (plan.kind == Plan::Kind::kProgram) {
+    std::vector<at::Tensor> aside;
+    if (fixed > 0 && call.tensors.size() > 1) detach_overlaps(overload, call, aside);
+    std::array<uint32_t, 4> philox{};
+    if (overload.random) {
+      std::optional<at::Generator> given;
+      if (overload.generator >= 0 && !stack[begin + overload.generator].isNone())
+        given = stack[begin + overload.generator].toGenerator();
+      philox = generator_or_default(given, plan.device).reserve(plan.random_words);
+    }
+    queue(plan.device).submit([&](Command& command) {
+      command.plan = &plan;
+      for (size_t i = 0; i < plan.inputs.size(); ++i)
+        command.slices.push_back(plan.input_bytes[i] == 0 ? placeholder_slice(plan.device)
+                                                          : slice_of(call.tensors[plan.inputs[i]]->storage().data_ptr(),
+                                                                     call.tensors[plan.inputs[i]]->const_data_ptr(),
+                                                                     plan.input_bytes[i]));
+      for (size_t r = 0; r < results.size(); ++r) {
+        if (!plan.result_wanted[r]) continue;
+        const size_t bytes = plan.results[r].extent_bytes;
+        command.slices.push_back(bytes == 0 ? placeholder_slice(plan.device)
+                                            : slice_of(results[r].storage().data_ptr(), results[r].const_data_ptr(),
+                                                       bytes));
+      }
+      command.params.append(call.params.begin(), call.params.end());
+      if (overload.random) command.params.append(philox.begin(), philox.end());
+    });
+  }
+  note_executed(overload.functional);
+  stack.resize(begin);
+  for (size_t r = 0; r < overload.num_results; ++r) stack.emplace_back(std::move(results[r]));
+}
+
+}  // namespace
+
+void LoweredKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, c10::Stack* stack) {
+  const Overload& overload = *overload_;
+  const size_t begin = stack->size() - overload.kinds.size();
+  if (overload.prepare != nullptr) overload.prepare(*stack, begin);
+  Call call(overload, *stack, begin);
+  call.read();
+  const uint64_t hash = hash_of(call.key);
+  Plan* plan = plans_->find(call.key, hash);
+  if (plan == nullptr) plan = plans_->insert(call.key, hash, make_plan(op, overload, call, *stack, begin));
+  if (plan->kind == Plan::Kind::kFallback) {
+    run_on_host(op, stack, plan->reason, FallbackKind::kUnsupported);
+    return;
+  }
+  run_plan(*plan, overload, call, *stack, begin);
+}
+
+}  // namespace trnsim::aten

@@ -1,0 +1,252 @@
+#include "device_plugin/aten/op_table.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/jit_type.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <unordered_map>
+
+#include "device_plugin/aten/lowered_kernel.h"
+#include "device_plugin/aten/prepare.h"
+
+namespace trnsim::aten {
+namespace {
+
+constexpr LoweredRow kRows[] = {
+#include "lowered_ops.inc"
+};
+
+// Lowered for graphs, but native here, or composite over natives with a meaning the boxed kernel does not know (a copy
+// to another device, a result that is a view).
+const std::set<std::string_view>& native_elsewhere() {
+  static const std::set<std::string_view> names = {
+      "aten::copy",       "aten::_to_copy", "aten::_copy_from", "aten::empty.memory_format", "aten::empty_strided",
+      "aten::as_strided", "aten::view",     "aten::_reshape_alias", "aten::resize", "aten::set",
+  };
+  return names;
+}
+
+// Overloads whose names do not follow from the functional one.
+struct Renamed {
+  const char* functional;
+  const char* overload;
+};
+constexpr Renamed kRenamed[] = {
+    {"aten::normal_functional", "aten::normal_"},
+    {"aten::index_put", "aten::_index_put_impl_"},
+    {"aten::arange.start_step", "aten::arange.start_out"},
+    {"aten::convolution", "aten::convolution_overrideable"},
+};
+
+// The first argument says only where the result goes.
+bool ignores_self(std::string_view functional) {
+  const std::string_view base = functional.substr(0, functional.find('.'));
+  static const std::set<std::string_view> names = {
+      "aten::fill",        "aten::zero",       "aten::copy",   "aten::uniform",    "aten::normal_functional",
+      "aten::random",      "aten::exponential", "aten::log_normal", "aten::geometric", "aten::cauchy",
+  };
+  return names.count(base) != 0 || functional == "aten::bernoulli.p" || functional == "aten::bernoulli.Tensor";
+}
+
+std::optional<ArgKind> kind_of(const c10::Argument& argument) {
+  c10::TypePtr type = argument.real_type();
+  if (type->kind() == c10::TypeKind::OptionalType) type = type->castRaw<c10::OptionalType>()->getElementType();
+  switch (type->kind()) {
+    case c10::TypeKind::TensorType: return ArgKind::kTensor;
+    case c10::TypeKind::NumberType:
+    case c10::TypeKind::FloatType: return ArgKind::kScalar;
+    case c10::TypeKind::IntType:
+    case c10::TypeKind::SymIntType: return ArgKind::kInt;
+    case c10::TypeKind::BoolType: return ArgKind::kBool;
+    case c10::TypeKind::StringType: return ArgKind::kString;
+    case c10::TypeKind::ScalarTypeType: return ArgKind::kDtype;
+    case c10::TypeKind::GeneratorType: return ArgKind::kGenerator;
+    case c10::TypeKind::LayoutType:
+    case c10::TypeKind::MemoryFormatType:
+    case c10::TypeKind::DeviceObjType: return ArgKind::kIgnored;
+    case c10::TypeKind::ListType: {
+      c10::TypePtr element = type->castRaw<c10::ListType>()->getElementType();
+      if (element->kind() == c10::TypeKind::OptionalType)
+        element = element->castRaw<c10::OptionalType>()->getElementType();
+      switch (element->kind()) {
+        case c10::TypeKind::TensorType: return ArgKind::kTensorList;
+        case c10::TypeKind::IntType:
+        case c10::TypeKind::SymIntType: return ArgKind::kIntList;
+        case c10::TypeKind::FloatType: return ArgKind::kDoubleList;
+        case c10::TypeKind::BoolType: return ArgKind::kBoolList;
+        case c10::TypeKind::NumberType: return ArgKind::kScalarList;
+        default: return std::nullopt;
+      }
+    }
+    default: return std::nullopt;
+  }
+}
+
+bool is_written(const c10::Argument& a) { return a.alias_info() != nullptr && a.alias_info()->isWrite(); }
+
+// Arguments of a functional overload that its in-place and out= forms may lack.
+bool may_be_missing(const c10::Argument& a) {
+  static const std::set<std::string_view> names = {"dtype", "layout", "device", "pin_memory", "memory_format",
+                                                   "generator"};
+  return names.count(a.name()) != 0;
+}
+
+// The description of `candidate` as a form of `functional`, or nothing when it is not one.
+std::optional<Overload> match(const c10::FunctionSchema& functional, const c10::FunctionSchema& candidate,
+                              const LoweredRow& row) {
+  Overload result;
+  result.functional = row.name;
+  result.name = candidate.name();
+  if (!candidate.overload_name().empty()) result.name += "." + candidate.overload_name();
+  result.random = row.random;
+  result.num_results = candidate.returns().size();
+  const bool same = &functional == &candidate;
+
+  std::vector<int16_t> out_args;
+  size_t used = 0;
+  std::vector<int16_t> source_of(functional.arguments().size(), -1);
+  for (size_t i = 0; i < candidate.arguments().size(); ++i) {
+    const c10::Argument& a = candidate.arguments()[i];
+    auto kind = kind_of(a);
+    if (!kind) return std::nullopt;
+    if (a.is_out()) {
+      out_args.push_back(static_cast<int16_t>(i));
+      result.kinds.push_back(*kind);
+      result.arg_names.push_back(a.name());
+      continue;
+    }
+    if (*kind == ArgKind::kGenerator) result.generator = static_cast<int>(i);
+    int found = -1;
+    for (size_t f = 0; f < functional.arguments().size(); ++f)
+      if (functional.arguments()[f].name() == a.name()) found = static_cast<int>(f);
+    if (found >= 0) {
+      const auto expected = kind_of(functional.arguments()[found]);
+      if (!expected || *expected != *kind) return std::nullopt;
+      source_of[found] = static_cast<int16_t>(i);
+      if (*kind == ArgKind::kScalar && found < 64 && (row.const_args >> found & 1)) kind = ArgKind::kConstScalar;
+      ++used;
+    } else if (a.name() == "unsafe") {
+      kind = ArgKind::kIgnored;  // _index_put_impl_: no bounds check
+    } else {
+      return std::nullopt;
+    }
+    result.kinds.push_back(*kind);
+    result.arg_names.push_back(a.name());
+  }
+  for (size_t f = 0; f < functional.arguments().size(); ++f) {
+    const auto kind = kind_of(functional.arguments()[f]);
+    if (!kind) return std::nullopt;
+    if (source_of[f] < 0 && !may_be_missing(functional.arguments()[f])) return std::nullopt;
+    result.functional_kinds.push_back(*kind == ArgKind::kScalar && f < 64 && (row.const_args >> f & 1)
+                                          ? ArgKind::kConstScalar
+                                          : *kind);
+  }
+  result.sources = std::move(source_of);
+  for (const c10::Argument& r : candidate.returns())
+    if (r.type()->kind() != c10::TypeKind::TensorType) return std::nullopt;
+
+  if (!out_args.empty()) {
+    result.is_out = true;
+    result.written = std::move(out_args);
+    if (result.written.size() != functional.returns().size()) return std::nullopt;
+  } else {
+    std::vector<int16_t> written;
+    for (size_t i = 0; i < candidate.arguments().size(); ++i)
+      if (is_written(candidate.arguments()[i])) written.push_back(static_cast<int16_t>(i));
+    if (same) {
+      result.hidden = std::move(written);
+      // A return that aliases an argument without being written is a view.
+      for (const c10::Argument& r : candidate.returns())
+        if (r.alias_info() != nullptr) return std::nullopt;
+    } else {
+      if (written.size() != 1 || functional.returns().size() != 1) return std::nullopt;
+      result.written = std::move(written);
+    }
+  }
+  return result;
+}
+
+void finish(Overload& o) {
+  o.ignores_self = ignores_self(o.functional) && !o.written.empty();
+  // Running statistics change although the schema does not say so.
+  if (o.functional == "aten::native_batch_norm" && !o.is_out) {
+    for (size_t i = 0; i < o.arg_names.size(); ++i)
+      if (o.arg_names[i] == "running_mean" || o.arg_names[i] == "running_var")
+        o.hidden.push_back(static_cast<int16_t>(i));
+  }
+  o.prepare = prepare_for(o.functional);
+}
+
+}  // namespace
+
+c10::ArrayRef<LoweredRow> lowered_rows() { return kRows; }
+
+void register_lowered_ops() {
+  c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
+  static auto* library =
+      new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+
+  // Overloads by base name, once.
+  std::unordered_map<std::string, std::vector<c10::OperatorName>> by_base;
+  for (const c10::OperatorName& name : dispatcher.getAllOpNames())
+    if (name.name.compare(0, 6, "aten::") == 0) by_base[name.name].push_back(name);
+
+  std::set<std::string> done;
+  for (const LoweredRow& row : kRows) {
+    const std::string_view full = row.name;
+    if (native_elsewhere().count(full) != 0) continue;
+    const size_t dot = full.find('.');
+    const std::string base(full.substr(0, dot));
+    const std::string overload(dot == std::string_view::npos ? std::string_view() : full.substr(dot + 1));
+    auto functional = dispatcher.findSchema({base, overload});
+    if (!functional) continue;  // of another PyTorch minor
+    const c10::FunctionSchema& schema = functional->schema();
+
+    auto consider = [&](const c10::OperatorName& name) {
+      auto handle = dispatcher.findSchema(name);
+      if (!handle) return;
+      const bool same = name == functional->operator_name();
+      // A composite operator is made of others, and its gradient is theirs: leave it whole to PyTorch.
+      if (handle->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd)) return;
+      auto o = match(schema, same ? schema : handle->schema(), row);
+      if (!o || !done.insert(o->name).second) return;
+      const bool takes_tensor = std::any_of(o->kinds.begin(), o->kinds.end(), [](ArgKind k) {
+        return k == ArgKind::kTensor || k == ArgKind::kTensorList;
+      });
+      if (!takes_tensor) {  // a factory: composite over empty and the out= form
+        done.erase(o->name);
+        return;
+      }
+      finish(*o);
+      const std::string registered_as = o->name.substr(6);
+      library->impl(registered_as.c_str(),
+                    torch::CppFunction::makeFromBoxedFunctor(std::make_unique<LoweredKernel>(std::move(*o))));
+    };
+    for (const std::string& candidate_base : {base, base + "_"}) {
+      auto it = by_base.find(candidate_base);
+      if (it == by_base.end()) continue;
+      for (const c10::OperatorName& name : it->second) consider(name);
+    }
+    for (const Renamed& renamed : kRenamed) {
+      if (full != renamed.functional) continue;
+      const std::string_view other = renamed.overload;
+      const size_t at = other.find('.');
+      consider({std::string(other.substr(0, at)),
+                std::string(at == std::string_view::npos ? std::string_view() : other.substr(at + 1))});
+    }
+  }
+}
+
+namespace {
+[[maybe_unused]] const bool registered = [] {
+  register_lowered_ops();
+  return true;
+}();
+}  // namespace
+
+}  // namespace trnsim::aten

@@ -1,0 +1,95 @@
+// A plan: everything a repeated call needs. Metadata of its results, the loaded program and the tensors bound to it.
+#pragma once
+
+#include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
+#include <c10/util/ArrayRef.h>
+#include <c10/util/SmallVector.h>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "device_plugin/aten/allocator.h"
+#include "device_plugin/compiler/graph.h"
+
+namespace trnsim::aten {
+
+struct TensorMeta {
+  c10::ScalarType dtype = c10::ScalarType::Float;
+  c10::SmallVector<int64_t, 6> sizes, strides;
+  size_t extent_bytes = 0;  // from the first to the last element; 0 when there is none
+};
+size_t extent_bytes(c10::IntArrayRef sizes, c10::IntArrayRef strides, size_t item_bytes);
+
+struct Plan {
+  enum class Kind : uint8_t {
+    kProgram,
+    kNothing,   // every result is empty
+    kFallback,  // the compiler has no lowering for this case; `reason` says why
+  };
+  Kind kind = Kind::kFallback;
+  c10::DeviceIndex device = 0;
+  std::string name;
+  std::string reason;
+
+  std::vector<TensorMeta> results;      // one per result; an unwanted one has result_wanted false
+  std::vector<bool> result_wanted;
+  std::vector<bool> result_resized;     // out= tensors that get new sizes first
+  c10::SmallVector<int32_t, 8> inputs;  // position of each program input among the tensors of the call
+  c10::SmallVector<size_t, 8> input_bytes;
+  int num_params = 0;
+  uint64_t random_words = 0;  // how far a call advances the generator
+
+  // Bound program; touched by the executing thread only.
+  struct Binding {
+    std::string name;
+    bool is_output = false;
+    uint64_t segment_id = 0, offset_bytes = 0, bytes = 0;
+    nrt_tensor* slice = nullptr;
+  };
+  nrt_model* model = nullptr;
+  nrt_tensor_set* input_set = nullptr;
+  nrt_tensor_set* output_set = nullptr;
+  nrt_tensor* params = nullptr;
+  void* params_address = nullptr;
+  std::vector<Binding> bindings;  // inputs, then outputs
+};
+
+// Compiles (or finds) the program of `graph` and loads it. The kind becomes kProgram or kFallback; user errors throw.
+void load_program(Plan& plan, compiler::Graph graph);
+
+// Runs on the executing thread of the plan's queue.
+void execute_plan(Plan& plan, c10::ArrayRef<Slice> slices, c10::ArrayRef<uint32_t> params);
+
+// Drops every slice that plans of the device keep, so that segments can be freed. The queue must be empty.
+void release_bindings(c10::DeviceIndex device);
+
+// ---- the cache of plans of one operator --------------------------------------------------------------------------
+using PlanKey = c10::SmallVector<uint64_t, 64>;
+
+class PlanCache {
+ public:
+  Plan* find(const PlanKey& key, uint64_t hash);
+  Plan* insert(const PlanKey& key, uint64_t hash, std::unique_ptr<Plan> plan);
+
+ private:
+  struct Entry {
+    std::vector<uint64_t> key;
+    std::unique_ptr<Plan> plan;
+  };
+  std::mutex mutex_;
+  std::unordered_multimap<uint64_t, Entry> entries_;
+};
+uint64_t hash_of(const PlanKey& key);
+
+struct CacheCounters {
+  uint64_t hits = 0, misses = 0, compiles = 0, compile_us = 0;
+};
+CacheCounters cache_counters();
+void reset_cache_counters();
+
+}  // namespace trnsim::aten

@@ -1,0 +1,206 @@
+#include "device_plugin/aten/program_store.h"
+
+#include <c10/util/Exception.h>
+#include <dlfcn.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+#include <unordered_map>
+
+#include "device_plugin/aten/runtime_link.h"
+
+namespace trnsim::aten {
+namespace {
+
+class ContentWriter {
+ public:
+  template <typename T>
+  void number(T value) {
+    out_.append(reinterpret_cast<const char*>(&value), sizeof value);
+  }
+  void text(const std::string& value) {
+    number<uint32_t>(static_cast<uint32_t>(value.size()));
+    out_ += value;
+  }
+  template <typename T>
+  void list(const std::vector<T>& values) {
+    number<uint32_t>(static_cast<uint32_t>(values.size()));
+    for (const auto& v : values) (*this)(v);
+  }
+  void operator()(const compiler::Optional&) {}
+  void operator()(bool v) { number<uint8_t>(v); }
+  void operator()(int32_t v) { number(v); }
+  void operator()(int64_t v) { number(v); }
+  void operator()(double v) { number(v); }
+  void operator()(compiler::Dtype v) { number(v); }
+  void operator()(const std::string& v) { text(v); }
+  void operator()(const compiler::ValueList& v) { list(v.ids); }
+  void operator()(const compiler::ParamRef& v) {
+    number(v.slot);
+    number(v.dtype);
+  }
+  void operator()(const std::vector<bool>& v) {
+    number<uint32_t>(static_cast<uint32_t>(v.size()));
+    for (bool b : v) number<uint8_t>(b);
+  }
+  template <typename T>
+  void operator()(const std::vector<T>& v) {
+    list(v);
+  }
+  std::string take() { return std::move(out_); }
+
+ private:
+  std::string out_;
+};
+
+uint64_t fnv1a(const std::string& bytes, uint64_t seed) {
+  uint64_t h = seed;
+  for (unsigned char c : bytes) h = (h ^ c) * 0x100000001b3ull;
+  return h;
+}
+
+// Changes with every build of the compiler, so that an old file is never taken for a new one.
+const std::string& compiler_version() {
+  static const std::string version = [] {
+    Dl_info info{};
+    void* vtable = *reinterpret_cast<void* const*>(&compiler_library());
+    struct stat status {};
+    if (dladdr(vtable, &info) == 0 || stat(info.dli_fname, &status) != 0) return std::string("unknown");
+    return std::to_string(status.st_size) + "-" + std::to_string(status.st_mtim.tv_sec) + "." +
+           std::to_string(status.st_mtim.tv_nsec);
+  }();
+  return version;
+}
+
+std::string cache_folder() {
+  if (env_flag("TORCH_NEURONX_DISABLE_NEFF_CACHE", false) || env_flag("TORCH_NEURONX_NEFF_DISABLE_CACHE", false))
+    return {};
+  const char* folder = std::getenv("TORCH_NEURONX_NEFF_CACHE_DIR");
+  return folder == nullptr ? std::string() : std::string(folder);
+}
+
+constexpr char kMagic[8] = {'T', 'R', 'N', 'S', 'C', 'A', 'C', '1'};
+
+std::string cache_file(const std::string& content) {
+  static const std::string folder = cache_folder();
+  if (folder.empty()) return {};
+  char name[64];
+  const uint64_t first = fnv1a(content, 0xcbf29ce484222325ull), second = fnv1a(content, first ^ 0x9ae16a3b2f90404full);
+  std::snprintf(name, sizeof name, "%02x/%016lx%016lx.trnp", static_cast<unsigned>(first & 0xff),
+                static_cast<unsigned long>(first), static_cast<unsigned long>(second));
+  return folder + "/" + name;
+}
+
+// The file repeats the content, so a hash collision or a damaged file is a miss and never a wrong program.
+std::shared_ptr<const std::vector<uint8_t>> read_cache(const std::string& path, const std::string& content) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return nullptr;
+  char magic[8];
+  uint64_t content_bytes = 0, program_bytes = 0;
+  in.read(magic, sizeof magic);
+  in.read(reinterpret_cast<char*>(&content_bytes), sizeof content_bytes);
+  in.read(reinterpret_cast<char*>(&program_bytes), sizeof program_bytes);
+  if (!in || std::memcmp(magic, kMagic, sizeof magic) != 0 || content_bytes != content.size() ||
+      program_bytes > (uint64_t{1} << 32))
+    return nullptr;
+  std::string stored(content_bytes, 0);
+  auto program = std::make_shared<std::vector<uint8_t>>(program_bytes);
+  in.read(stored.data(), static_cast<std::streamsize>(content_bytes));
+  in.read(reinterpret_cast<char*>(program->data()), static_cast<std::streamsize>(program_bytes));
+  if (!in || stored != content) return nullptr;
+  return program;
+}
+
+// A cache that cannot be written is no error: the program is there, the next process compiles again.
+void write_cache(const std::string& path, const std::string& content, const std::vector<uint8_t>& program) {
+  std::error_code ignored;
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
+  const std::string temporary = path + "." + std::to_string(getpid()) + ".tmp";
+  {
+    std::ofstream out(temporary, std::ios::binary);
+    const uint64_t content_bytes = content.size(), program_bytes = program.size();
+    out.write(kMagic, sizeof kMagic);
+    out.write(reinterpret_cast<const char*>(&content_bytes), sizeof content_bytes);
+    out.write(reinterpret_cast<const char*>(&program_bytes), sizeof program_bytes);
+    out.write(content.data(), static_cast<std::streamsize>(content.size()));
+    out.write(reinterpret_cast<const char*>(program.data()), static_cast<std::streamsize>(program.size()));
+    if (!out.flush()) {
+      out.close();
+      std::filesystem::remove(temporary, ignored);
+      return;
+    }
+  }
+  std::filesystem::rename(temporary, path, ignored);
+  if (ignored) std::filesystem::remove(temporary, ignored);
+}
+
+}  // namespace
+
+std::string graph_content(const compiler::Graph& graph) {
+  ContentWriter w;
+  w.text(graph.name);
+  w.number<uint32_t>(static_cast<uint32_t>(graph.values.size()));
+  for (const compiler::Value& v : graph.values) {
+    w(v.type.dtype);
+    w(v.type.sizes);
+    w(v.type.strides);
+    w(v.alias);
+  }
+  for (const compiler::Node& node : graph.nodes) {
+    w.text(node.op);
+    w.number<uint32_t>(static_cast<uint32_t>(node.args.size()));
+    for (const compiler::Arg& arg : node.args) {
+      w.number<uint8_t>(static_cast<uint8_t>(arg.index()));
+      std::visit(w, arg);
+    }
+    w(node.results);
+  }
+  w(graph.inputs);
+  w(graph.outputs);
+  w(graph.num_params);
+  return w.take();
+}
+
+StoredProgram find_or_compile(const compiler::Graph& graph) {
+  static std::mutex mutex;
+  static auto* store = new std::unordered_map<std::string, StoredProgram>;
+  std::string content = graph_content(graph);
+  {
+    std::lock_guard lock(mutex);
+    auto it = store->find(content);
+    if (it != store->end()) return it->second;
+  }
+  StoredProgram result;
+  const compiler::Compiler& library = compiler_library();
+  std::string identity = target() + '\n' + compiler_version() + '\n' + content;
+  const std::string path = cache_file(identity);
+  if (!path.empty()) result.container = read_cache(path, identity);
+  const bool compile = result.container == nullptr;
+  if (compile) {
+    compiler::CompileOptions options;
+    options.target = target();
+    if (env_flag("TORCH_NEURONX_PRESERVE_COMPILATION_ARTIFACTS", false)) {
+      const char* folder = std::getenv("TORCH_NEURONX_DEBUG_DIR");
+      options.dump_dir = folder != nullptr && *folder != 0 ? folder : "/tmp/neuron_backend";
+    }
+    compiler::CompileResult compiled = library.compile(graph, options);
+    result.status = compiled.status;
+    result.message = std::move(compiled.message);
+    result.container = std::make_shared<std::vector<uint8_t>>(std::move(compiled.container));
+    if (!path.empty() && result.status == compiler::CompileResult::Status::kOk)
+      write_cache(path, identity, *result.container);
+  }
+  {
+    std::lock_guard lock(mutex);
+    store->emplace(std::move(content), result);
+  }
+  result.compiled = compile;
+  return result;
+}
+
+}  // namespace trnsim::aten

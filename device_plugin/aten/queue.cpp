@@ -1,0 +1,228 @@
+#include "device_plugin/aten/queue.h"
+
+#include <c10/util/Exception.h>
+
+#include <array>
+#include <chrono>
+#include <cstring>
+
+#include "device_plugin/aten/plan.h"
+
+namespace trnsim::aten {
+namespace {
+
+constexpr int kMaxDevices = 128;
+std::array<std::atomic<Queue*>, kMaxDevices> queues{};
+std::mutex queues_mutex;
+
+thread_local c10::DeviceIndex thread_device = 0;
+// Stream ids per device; 0 is the default stream.
+thread_local std::array<int32_t, kMaxDevices> thread_stream{};
+std::atomic<int32_t> last_stream_id{0};
+
+inline void pause_briefly() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+// How long a thread looks for work, or for completion, before it sleeps: waking a thread costs more than most programs.
+constexpr auto kSpin = std::chrono::microseconds(60);
+
+template <typename Done>
+bool spin_until(Done done) {
+  const auto deadline = std::chrono::steady_clock::now() + kSpin;
+  do {
+    for (int i = 0; i < 64; ++i) {
+      if (done()) return true;
+      pause_briefly();
+    }
+  } while (std::chrono::steady_clock::now() < deadline);
+  return done();
+}
+
+}  // namespace
+
+Queue::Queue(c10::DeviceIndex device) : device_(device), ring_(kCapacity) {
+  worker_ = std::thread([this] { worker_loop(); });
+}
+
+void Queue::worker_loop() {
+  while (true) {
+    auto has_work = [this] {
+      return submitted_.load(std::memory_order_seq_cst) != completed_.load(std::memory_order_acquire) ||
+             stopping_.load();
+    };
+    if (!spin_until(has_work)) {
+      std::unique_lock lock(sleep_mutex_);
+      worker_sleeps_.store(true, std::memory_order_seq_cst);
+      work_arrived_.wait(lock, has_work);
+      worker_sleeps_.store(false);
+    }
+    {
+      std::lock_guard lock(executing_);
+      while (run_some()) {
+      }
+    }
+    if (stopping_.load() && submitted_.load() == completed_.load()) return;
+  }
+}
+
+void Queue::wake_worker() {
+  std::lock_guard lock(sleep_mutex_);
+  work_arrived_.notify_one();
+}
+
+bool Queue::run_some() {
+  const uint64_t next = completed_.load(std::memory_order_relaxed) + 1;
+  if (submitted_.load(std::memory_order_acquire) < next) return false;
+  Command& entry = ring_[next % kCapacity];
+  std::string error;
+  try {
+    if (entry.plan != nullptr) {
+      execute_plan(*entry.plan, entry.slices, entry.params);
+    } else {
+      entry.call();
+    }
+  } catch (const c10::Error& e) {
+    error = e.what_without_backtrace();
+  } catch (const std::exception& e) {
+    error = e.what();
+  }
+  if (!error.empty()) {
+    std::lock_guard lock(error_mutex_);
+    if (error_.empty()) error_ = error;
+    has_error_ = true;
+  }
+  entry.plan = nullptr;
+  entry.call = nullptr;
+  entry.slices.clear();
+  entry.params.clear();
+  completed_.store(next, std::memory_order_seq_cst);
+  if (waiting_.load(std::memory_order_seq_cst) > 0) {
+    std::lock_guard lock(sleep_mutex_);
+    work_done_.notify_all();
+  }
+  return true;
+}
+
+void Queue::wait_for(uint64_t sequence) {
+  auto done = [&] { return completed_.load(std::memory_order_seq_cst) >= sequence; };
+  while (!done()) {
+    // A waiting thread runs the entries itself when the worker is not at it: no thread has to be woken.
+    if (executing_.try_lock()) {
+      std::lock_guard lock(executing_, std::adopt_lock);
+      while (!done() && run_some()) {
+      }
+      continue;
+    }
+    if (spin_until(done)) return;
+    std::unique_lock lock(sleep_mutex_);
+    waiting_.fetch_add(1, std::memory_order_seq_cst);
+    work_done_.wait_for(lock, std::chrono::milliseconds(20), done);
+    waiting_.fetch_sub(1);
+  }
+}
+
+void Queue::throw_error() {
+  if (!has_error_.load(std::memory_order_acquire)) return;
+  std::string text;
+  {
+    std::lock_guard lock(error_mutex_);
+    text.swap(error_);
+    has_error_ = false;
+  }
+  TORCH_CHECK(false, text);
+}
+
+void Queue::synchronize() { synchronize_to(last_submitted()); }
+
+void Queue::synchronize_to(uint64_t sequence) {
+  wait_for(sequence);
+  throw_error();
+}
+
+void Queue::drain() noexcept { wait_for(last_submitted()); }
+
+void Queue::stop() {
+  stopping_ = true;
+  wake_worker();
+  if (worker_.joinable()) worker_.join();
+}
+
+Queue& queue(c10::DeviceIndex device) {
+  TORCH_CHECK(device >= 0 && device < kMaxDevices, "user error: invalid device index ", static_cast<int>(device));
+  Queue* existing = queues[device].load(std::memory_order_acquire);
+  if (existing != nullptr) return *existing;
+  ensure_initialized();
+  std::lock_guard lock(queues_mutex);
+  existing = queues[device].load();
+  if (existing == nullptr) {
+    existing = new Queue(device);  // lives until the process ends
+    queues[device].store(existing, std::memory_order_release);
+  }
+  return *existing;
+}
+
+bool queue_exists(c10::DeviceIndex device) { return queues[device].load() != nullptr; }
+
+void stop_all_queues() {
+  if (in_bad_fork()) return;
+  for (auto& slot : queues)
+    if (Queue* q = slot.load()) q->stop();
+}
+
+c10::DeviceIndex current_device() { return thread_device; }
+
+void set_current_device(c10::DeviceIndex device) {
+  if (device == thread_device) return;
+  const int count = device_count();
+  TORCH_CHECK(device >= 0 && device < count, "user error: invalid device index neuron:", static_cast<int>(device),
+              "; this process sees ", count, " neuron device", count == 1 ? "" : "s",
+              " (NEURON_RT_VISIBLE_CORES, NEURON_RT_NUM_CORES and NEURON_LOGICAL_NC_CONFIG decide)");
+  thread_device = device;
+}
+
+c10::DeviceIndex exchange_current_device(c10::DeviceIndex device) {
+  const c10::DeviceIndex previous = thread_device;
+  if (device >= 0) set_current_device(device);
+  return previous;
+}
+
+c10::DeviceIndex checked_index(c10::Device device) {
+  if (!device.has_index()) return thread_device;
+  if (device.index() != thread_device || !initialized()) {
+    const int count = device_count();
+    TORCH_CHECK(count > 0, "no neuron device is available: the configuration or NEURON_RT_NUM_CORES / "
+                           "NEURON_RT_VISIBLE_CORES leaves this process without a core");
+    TORCH_CHECK(device.index() < count, "user error: invalid device index ", device, "; this process sees ", count,
+                " neuron device", count == 1 ? "" : "s",
+                " (NEURON_RT_VISIBLE_CORES, NEURON_RT_NUM_CORES and NEURON_LOGICAL_NC_CONFIG decide)");
+  }
+  return device.index();
+}
+
+c10::Stream current_stream(c10::DeviceIndex device) {
+  return c10::Stream(c10::Stream::UNSAFE, c10::Device(c10::DeviceType::PrivateUse1, device), thread_stream[device]);
+}
+
+c10::Stream exchange_stream(c10::Stream stream) {
+  const c10::DeviceIndex device = stream.device_index();
+  const c10::Stream previous = current_stream(device);
+  thread_stream[device] = static_cast<int32_t>(stream.id());
+  return previous;
+}
+
+c10::Stream new_stream(c10::DeviceIndex device) {
+  return c10::Stream(c10::Stream::UNSAFE, c10::Device(c10::DeviceType::PrivateUse1, device), ++last_stream_id);
+}
+
+void copy_device_bytes(void* destination, const void* source, size_t bytes) {
+  for (const void* p : {static_cast<const void*>(destination), source}) {
+    const c10::DeviceIndex device = device_of_pointer(p);
+    if (device >= 0) queue(device).synchronize();
+  }
+  if (!time_only()) std::memcpy(destination, source, bytes);
+}
+
+}  // namespace trnsim::aten

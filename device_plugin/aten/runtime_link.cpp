@@ -1,0 +1,207 @@
+#include "device_plugin/aten/runtime_link.h"
+
+#include <c10/util/Exception.h>
+#include <dlfcn.h>
+#include <pthread.h>
+#include <torch/headeronly/version.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cctype>
+#include <cstdlib>
+#include <mutex>
+
+namespace trnsim::aten {
+namespace {
+
+std::string own_folder() {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<const void*>(&own_folder), &info) == 0 || info.dli_fname == nullptr) return ".";
+  std::string path = info.dli_fname;
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : path.substr(0, slash);
+}
+
+void* open_library(const char* name) {
+  const std::string path = own_folder() + "/" + name;
+  // Constructors of the library run here; they must be cheap (no simulator start).
+  void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  TORCH_CHECK(handle != nullptr, "trnsim: cannot open the native library ", path, ": ", dlerror(),
+              ". The installation is incomplete; build and install trnsim again.");
+  return handle;
+}
+
+template <typename Function>
+void resolve(void* handle, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(dlsym(handle, name));
+  TORCH_CHECK(function != nullptr, "trnsim: libnrt.so.1 lacks the symbol ", name,
+              ". Library and plugin are of different versions; install trnsim again.");
+}
+
+Nrt open_nrt() {
+  void* handle = open_library("libnrt.so.1");
+  Nrt table{};
+#define TRNSIM_RESOLVE(name) resolve(handle, #name, table.name)
+  TRNSIM_RESOLVE(nrt_init);
+  TRNSIM_RESOLVE(nrt_close);
+  TRNSIM_RESOLVE(nrt_get_visible_vnc_count);
+  TRNSIM_RESOLVE(nrt_get_status_as_str);
+  TRNSIM_RESOLVE(nrt_tensor_allocate);
+  TRNSIM_RESOLVE(nrt_tensor_free);
+  TRNSIM_RESOLVE(nrt_tensor_allocate_slice);
+  TRNSIM_RESOLVE(nrt_tensor_read);
+  TRNSIM_RESOLVE(nrt_tensor_write);
+  TRNSIM_RESOLVE(nrt_tensor_get_va);
+  TRNSIM_RESOLVE(nrt_allocate_tensor_set);
+  TRNSIM_RESOLVE(nrt_destroy_tensor_set);
+  TRNSIM_RESOLVE(nrt_add_tensor_to_tensor_set);
+  TRNSIM_RESOLVE(nrt_load);
+  TRNSIM_RESOLVE(nrt_unload);
+  TRNSIM_RESOLVE(nrt_execute);
+  TRNSIM_RESOLVE(trnsim_configure);
+  TRNSIM_RESOLVE(trnsim_last_error);
+  TRNSIM_RESOLVE(trnsim_simulated_ps);
+  TRNSIM_RESOLVE(trnsim_report_json);
+  TRNSIM_RESOLVE(trnsim_reset_report);
+  TRNSIM_RESOLVE(trnsim_config_json);
+  TRNSIM_RESOLVE(trnsim_hbm_bytes);
+#undef TRNSIM_RESOLVE
+  return table;
+}
+
+std::mutex state_mutex;
+std::atomic<bool> is_initialized{false};
+std::atomic<bool> forked_after_use{false};
+std::string configured_mode;
+
+void note_fork_in_child() {
+  if (is_initialized.load()) forked_after_use = true;
+}
+
+std::string lower_case(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+// The value of a string key in the runtime's JSON. The text is our own and flat where it matters here.
+std::string json_string(const std::string& json, const std::string& key) {
+  const size_t at = json.find("\"" + key + "\"");
+  if (at == std::string::npos) return {};
+  const size_t colon = json.find(':', at);
+  const size_t open = json.find_first_not_of(" \n\t", colon + 1);
+  if (open == std::string::npos || json[open] != '"') return {};
+  return json.substr(open + 1, json.find('"', open + 1) - open - 1);
+}
+
+}  // namespace
+
+const Nrt& nrt() {
+  static const Nrt table = open_nrt();
+  return table;
+}
+
+const compiler::Compiler& compiler_library() {
+  static const compiler::Compiler* library = [] {
+    using Entry = compiler::Compiler* (*)();
+    void* handle = open_library("libtrnsim_compiler.so");
+    auto entry = reinterpret_cast<Entry>(dlsym(handle, "trnsim_compiler"));
+    TORCH_CHECK(entry != nullptr, "trnsim: libtrnsim_compiler.so lacks the symbol trnsim_compiler");
+    return entry();
+  }();
+  return *library;
+}
+
+void configure(const std::string& config, const std::string& overrides, const std::string& mode) {
+  std::lock_guard lock(state_mutex);
+  TORCH_CHECK(!is_initialized.load(),
+              "user error: trnsim.configure() was called after the neuron device had been used; the simulated chip "
+              "is built at first use. Call configure() before the first tensor on the device, or set TRNSIM_CONFIG, "
+              "TRNSIM_SET and TRNSIM_MODE.");
+  auto text = [](const std::string& s) { return s.empty() ? nullptr : s.c_str(); };
+  const NrtStatus status = nrt().trnsim_configure(text(config), text(overrides), text(mode));
+  TORCH_CHECK_VALUE(status == kNrtSuccess, nrt().trnsim_last_error());
+  if (!mode.empty()) configured_mode = mode;
+}
+
+void ensure_initialized() {
+  TORCH_CHECK(!forked_after_use.load(),
+              "user error: the neuron device was used before fork(), and a forked child cannot use it. Start workers "
+              "with multiprocessing's 'spawn' method, or touch the device only in the child.");
+  if (is_initialized.load(std::memory_order_acquire)) return;
+  std::lock_guard lock(state_mutex);
+  if (is_initialized.load()) return;
+  const Nrt& api = nrt();
+  const std::string version = std::to_string(TORCH_VERSION_MAJOR) + "." + std::to_string(TORCH_VERSION_MINOR);
+  check(api.nrt_init(kNrtFrameworkPytorch, version.c_str(), "trnsim"), "starting the neuron device");
+  static std::once_flag fork_handler;
+  std::call_once(fork_handler, [] { pthread_atfork(nullptr, nullptr, note_fork_in_child); });
+  is_initialized.store(true, std::memory_order_release);
+}
+
+bool initialized() { return is_initialized.load(std::memory_order_acquire); }
+bool in_bad_fork() { return forked_after_use.load(); }
+
+void close() {
+  std::lock_guard lock(state_mutex);
+  if (!is_initialized.load() || forked_after_use.load()) return;
+  nrt().nrt_close();
+}
+
+int device_count() {
+  try {
+    uint32_t count = 0;
+    if (nrt().nrt_get_visible_vnc_count(&count) != kNrtSuccess) return 0;
+    return static_cast<int>(count);
+  } catch (...) {
+    return 0;
+  }
+}
+
+const std::string& target() {
+  static const std::string name = [] {
+    const char* forced = std::getenv("NEURON_PLATFORM_TARGET_OVERRIDE");
+    if (forced != nullptr && *forced != 0) return std::string(forced);
+    const std::string named = json_string(nrt().trnsim_config_json(), "target");
+    return named.empty() ? std::string("trn2") : named;
+  }();
+  return name;
+}
+
+bool time_only() {
+  static const bool value = [] {
+    std::string mode = configured_mode;
+    if (mode.empty()) {
+      const char* variable = std::getenv("TRNSIM_MODE");
+      if (variable != nullptr) mode = variable;
+    }
+    return mode == "time";
+  }();
+  return value;
+}
+
+bool launch_blocking() {
+  static const bool value = env_flag("NEURON_LAUNCH_BLOCKING", false);
+  return value;
+}
+
+std::string describe(NrtStatus status) {
+  std::string text = nrt().nrt_get_status_as_str(status);
+  const char* words = nrt().trnsim_last_error();
+  if (words != nullptr && *words != 0) text = std::string(words) + " [" + text + "]";
+  return text;
+}
+
+void check(NrtStatus status, const char* what) {
+  TORCH_CHECK(status == kNrtSuccess, "neuron: ", what, " failed: ", describe(status));
+}
+
+bool env_flag(const char* name, bool otherwise) {
+  const char* variable = std::getenv(name);
+  if (variable == nullptr || *variable == 0) return otherwise;
+  const std::string value = lower_case(variable);
+  if (value == "1" || value == "true") return true;
+  if (value == "0" || value == "false") return false;
+  TORCH_CHECK_VALUE(false, "user error: ", name, "=", variable, " is not a flag; use 0, 1, true or false.");
+}
+
+}  // namespace trnsim::aten

@@ -1,0 +1,89 @@
+"""Makes the device known to PyTorch. Kept cheap: it runs inside ``import torch`` and must not start the simulator."""
+
+import atexit
+import importlib.metadata
+import os
+import sys
+
+
+def _refuse_other_package():
+    # Both install the import name torch_neuronx; what would load is a mixture of the two.
+    try:
+        version = importlib.metadata.version("torch-neuronx")
+    except importlib.metadata.PackageNotFoundError:
+        return
+    raise ImportError(
+        f"user error: the package torch-neuronx {version} for real Trainium hardware is installed beside trnsim, and both "
+        "provide torch_neuronx. Use one environment for each: pip uninstall torch-neuronx, or pip uninstall trnsim."
+    )
+
+
+def _check_version(torch):
+    release = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
+    if release < (2, 13):
+        raise ImportError(f"user error: trnsim needs PyTorch 2.13 or 2.14; this is {torch.__version__}.")
+
+
+def _fix_dlpack(torch):
+    # Up to 2.14 Tensor.__dlpack_device__ compares the device type with a literal that a renamed device never equals.
+    original = torch.Tensor.__dlpack_device__
+
+    def __dlpack_device__(self):
+        if self.device.type == "neuron":
+            from torch.utils.dlpack import DLDeviceType
+
+            return (DLDeviceType.kDLExtDev, self.device.index or 0)
+        return original(self)
+
+    torch.Tensor.__dlpack_device__ = __dlpack_device__
+
+
+def _print_from_host(torch):
+    # Printing looks at single elements; a copy to the host is one transfer instead of a program for each of its steps.
+    module = torch._tensor_str
+    original = module._tensor_str
+
+    def _tensor_str(self, indent):
+        return original(self.cpu() if self.device.type == "neuron" else self, indent)
+
+    module._tensor_str = _tensor_str
+
+
+def _finish(native):
+    # The report ends with the runtime, and the runtime writes its own part of TRNSIM_JSON when it closes: ours comes last.
+    path = os.environ.get("TRNSIM_JSON")
+    if path and native.is_initialized() and not native.in_bad_fork():
+        import json
+
+        import trnsim
+
+        report = trnsim.report()
+        native.shutdown()
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(report, file, indent=2)
+            file.write("\n")
+    native.shutdown()
+
+
+def register():
+    import torch
+
+    _refuse_other_package()
+    _check_version(torch)
+    from trnsim import _C  # loading the library registers kernels, hooks, guard and allocators
+
+    torch.utils.rename_privateuse1_backend("neuron")
+    from torch_neuronx import neuron
+
+    torch._register_device_module("neuron", neuron)
+    for name in ("memory", "random", "streams"):
+        sys.modules[f"torch.neuron.{name}"] = getattr(neuron, name)
+    torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
+
+    # Module.to() would otherwise make new Parameters: PyTorch does not count this device among those whose tensors it
+    # may change in place. That would untie shared weights and cut off an optimizer that was built earlier.
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    _fix_dlpack(torch)
+    _print_from_host(torch)
+
+    atexit.register(_finish, _C)
