@@ -122,8 +122,11 @@ json::object error_band(const config::Config& c, const Totals& t) {
     weight += g.weight;
     sum += g.weight * band / n;
   }
+  const double relative = weight > 0 ? sum / weight : 0.0;
   json::object o;
-  o["relative"] = weight > 0 ? sum / weight : 0.0;
+  o["relative"] = relative;
+  o["low_ns"] = ns(t.simulated_ps) * std::max(0.0, 1.0 - relative);
+  o["high_ns"] = ns(t.simulated_ps) * (1.0 + relative);
   o["basis"] = "mean band of the timing parameters, weighted by busy time";
   return o;
 }
