@@ -1,0 +1,236 @@
+// The back half: any order of the streams that honours the semaphores gives the same values; limits; speed.
+#include <chrono>
+
+#include "tests/cpp/tile/harness.h"
+
+using namespace trnsim;
+using namespace trnsim::compiler;
+using namespace trnsim::compiler::testing;
+
+namespace {
+
+// Runs the streams in a random order. DMA is asynchronous: once triggered, its effect happens at a random later time,
+// in order per queue.
+void run_shuffled(const isa::Program& program, const std::vector<exec::HbmTensor>& hbm, Random& random) {
+  exec::Core core;
+  std::array<int64_t, isa::kNumSemaphores> semaphores{};
+  std::array<size_t, isa::kNumEngines> at{};
+  std::array<std::vector<const isa::Instruction*>, isa::kNumDmaQueues> queues;
+  std::array<size_t, isa::kNumDmaQueues> done{};
+  auto update = [&](const isa::Instruction& i) {
+    if (i.sync.update == isa::SemOp::kAdd) semaphores[i.sync.update_semaphore] += i.sync.update_value;
+  };
+  auto effect = [&](const isa::Instruction& i) {
+    if (i.is_control() || i.opcode == isa::Opcode::kActTableLoad) return;
+    auto status = core.execute(program, i, hbm);
+    if (!status.ok()) FAIL(status.message);
+  };
+  while (true) {
+    std::vector<int> ready;
+    bool finished = true;
+    for (int e = 0; e < isa::kNumEngines; ++e) {
+      const auto& stream = program.streams[e];
+      if (at[e] >= stream.size() || stream[at[e]].opcode == isa::Opcode::kHalt) continue;
+      finished = false;
+      bool free = true;
+      for (int w = 0; w < stream[at[e]].sync.num_waits; ++w) {
+        const auto& wait = stream[at[e]].sync.waits[w];
+        free = free && semaphores[wait.semaphore] >= wait.value;
+      }
+      if (free) ready.push_back(e);
+    }
+    for (int q = 0; q < isa::kNumDmaQueues; ++q) {
+      if (done[q] < queues[q].size()) ready.push_back(isa::kNumEngines + q);
+    }
+    if (ready.empty()) {
+      REQUIRE(finished);
+      return;
+    }
+    int choice = ready[std::uniform_int_distribution<size_t>(0, ready.size() - 1)(random)];
+    if (choice >= isa::kNumEngines) {
+      int q = choice - isa::kNumEngines;
+      const isa::Instruction& i = *queues[q][done[q]++];
+      effect(i);
+      update(i);
+      continue;
+    }
+    const isa::Instruction& i = program.streams[choice][at[choice]++];
+    if (i.is_dma()) {
+      queues[i.queue].push_back(&i);
+    } else {
+      effect(i);
+      update(i);
+    }
+  }
+}
+
+Expr make(ExprOp op, int a = -1, int b = -1) {
+  Expr e;
+  e.op = op;
+  e.a = a;
+  e.b = b;
+  return e;
+}
+
+// out = tanh(a * b + c) / (1 + b), in pieces, plus a sum of it.
+Setup chain(std::vector<int64_t> sizes, bool in_place) {
+  Setup s;
+  Random r(5);
+  MapKernel k;
+  k.domain = sizes;
+  k.num_kept = 1;
+  int64_t n = 1;
+  for (int64_t d : sizes) n *= d;
+  for (int i = 0; i < 3; ++i) {
+    int b = s.add_buffer(Dtype::kF32, n);
+    fill(s, b, r, 0, 1);
+    k.inputs.push_back(dense(b, Dtype::kF32, sizes));
+    Expr e = make(ExprOp::kInput);
+    e.index = i;
+    k.exprs.push_back(e);
+  }
+  k.exprs.push_back(make(ExprOp::kMul, 0, 1));
+  k.exprs.push_back(make(ExprOp::kAdd, 3, 2));
+  k.exprs.push_back(make(ExprOp::kTanh, 4));
+  Expr one;
+  one.value = 1;
+  k.exprs.push_back(one);
+  k.exprs.push_back(make(ExprOp::kAdd, 6, 1));
+  k.exprs.push_back(make(ExprOp::kDiv, 5, 7));
+  k.exprs.push_back(make(ExprOp::kReduce, 8));
+  int out = s.add_buffer(Dtype::kF32, n, Buffer::Kind::kOutput);
+  int sum = s.add_buffer(Dtype::kF32, sizes[0], Buffer::Kind::kOutput);
+  if (in_place) s.list.buffers[out].alias_input = 0;
+  k.outputs.push_back({dense(out, Dtype::kF32, sizes), 8});
+  k.outputs.push_back({dense(sum, Dtype::kF32, {sizes[0]}), 9});
+  s.list.kernels.push_back(k);
+  return s;
+}
+
+}  // namespace
+
+TEST_CASE("any order that honours the semaphores gives the same values") {
+  for (bool in_place : {false, true}) {
+    for (std::vector<int64_t> sizes : {std::vector<int64_t>{300, 700}, {4, 60000}, {1000, 33}}) {
+      Setup s = chain(sizes, in_place);
+      isa::Program program = compile(s);
+      Memory want = execute(s, program);
+      for (unsigned seed = 0; seed < 6; ++seed) {
+        Random random(seed);
+        Memory memory = s.memory;
+        Bound bound = bind(program, s, memory);
+        run_shuffled(program, bound.tensors, random);
+        INFO("seed " << seed << " in place " << in_place);
+        CHECK(memory == want);
+      }
+    }
+  }
+}
+
+TEST_CASE("random instruction sequences on few tiles are ordered correctly") {
+  for (unsigned seed = 0; seed < 30; ++seed) {
+    Random random(seed);
+    auto pick = [&](int n) { return std::uniform_int_distribution<int>(0, n - 1)(random); };
+    Setup s;
+    s.add_buffer(Dtype::kF32, 64 * 64);
+    fill(s, 0, random, -1, 1);
+    TileBuilder b("random");
+    KernelContext context = bind_buffers(s.list, b);
+    std::vector<Access> live;
+    View whole = dense(0, Dtype::kF32, {64, 64});
+    for (int i = 0; i < 6; ++i) {
+      live.push_back(b.sbuf(64, {64}, Dtype::kF32));
+      b.load(live.back(), hbm_view_exact(context, whole));
+    }
+    for (int step = 0; step < 200; ++step) {
+      int64_t begin = pick(40), count = 1 + pick(24);
+      Access x = slice(live[pick(6)], 0, begin, count), y = slice(live[pick(6)], 0, pick(40), count);
+      Access d = slice(live[pick(6)], 0, begin, count);
+      // In place with the same columns only.
+      if (x.tensor == d.tensor) x = d;
+      if (y.tensor == d.tensor) y = d;
+      View part = view_slice(whole, 1, begin, count);
+      switch (pick(7)) {
+        case 0:
+          b.tensor_tensor(d, x, y, AluOp::kMax);
+          break;
+        case 1:
+          b.activation(d, x, ActFunc::kTanh);
+          break;
+        case 2:
+          b.copy(d, x);
+          break;
+        case 3:
+          b.load(d, hbm_view_exact(context, part));
+          break;
+        case 4:
+          b.store(hbm_view_exact(context, part), x);
+          break;
+        case 5: {
+          Access fresh = b.sbuf(64, {64}, Dtype::kF32);
+          b.load(fresh, hbm_view_exact(context, whole));
+          live[pick(6)] = fresh;
+          break;
+        }
+        default: {
+          Access p = b.psum(64, {64});
+          b.matmul(p, live[pick(6)], live[pick(6)], false);
+          b.tensor_scalar(live[pick(6)], p, AluOp::kMultiply, TileBuilder::imm(0.1f));
+        }
+      }
+    }
+    for (const Access& a : live) b.store(hbm_view_exact(context, whole), a);
+    isa::Program program = b.finish();
+    Memory want;
+    for (int round = 0; round < 4; ++round) {
+      Memory memory = s.memory;
+      Bound bound = bind(program, s, memory);
+      Random order(static_cast<unsigned>(round));
+      run_shuffled(program, bound.tensors, order);
+      if (round == 0) want = memory;
+      INFO("seed " << seed << " round " << round);
+      CHECK(memory == want);
+    }
+    check_valid(program);
+    CHECK(execute(s, program) == want);
+  }
+}
+
+TEST_CASE("a tile that does not fit is a worded refusal") {
+  TileBuilder b("full");
+  Access hbm = b.tensor("in0", isa::TensorKind::kInput, Dtype::kF32, {128, 40000});
+  std::vector<Access> tiles;
+  for (int i = 0; i < 2; ++i) {
+    tiles.push_back(b.sbuf(128, {40000}, Dtype::kF32));
+    b.load(tiles.back(), hbm);
+  }
+  b.tensor_tensor(tiles[0], tiles[0], tiles[1], AluOp::kAdd);
+  try {
+    b.finish();
+    FAIL("expected a refusal");
+  } catch (const CompileError& e) {
+    CHECK(e.kind() == CompileError::Kind::kUnsupported);
+    CHECK_THAT(std::string(e.what()), ContainsSubstring("SBUF is full"));
+  }
+}
+
+TEST_CASE("matrix products with the same stationary tile load it once") {
+  TileBuilder b("stationary");
+  Access w = b.tensor("in0", isa::TensorKind::kInput, Dtype::kF32, {128, 128});
+  Access ws = b.sbuf(128, {128}, Dtype::kF32);
+  b.load(ws, w);
+  for (int i = 0; i < 4; ++i) {
+    Access p = b.psum(128, {128});
+    b.matmul(p, ws, ws, false);
+    Access o = b.sbuf(128, {128}, Dtype::kF32);
+    b.copy(o, p);
+    b.store(w, o);
+  }
+  isa::Program program = b.finish();
+  int loads = 0;
+  for (const auto& i : program.streams[static_cast<int>(Engine::kTensor)]) {
+    loads += i.opcode == isa::Opcode::kLoadStationary;
+  }
+  CHECK(loads == 1);
+  check_valid(program);
+}
