@@ -353,7 +353,7 @@ class Emitter {
       case ExprOp::kIsInf: {
         if (operand_class != Dtype::kF32) return zeros(o, dst);
         Access d = o.target(dst, Dtype::kU8);
-        return o.scalar2(tile_operand(e.a, o), AluOp::kAbsMax, 0, AluOp::kEqual, HUGE_VALF, d);
+        return o.scalar(o.abs(tile_operand(e.a, o)), AluOp::kEqual, HUGE_VALF, d);
       }
       default:
         break;
@@ -603,7 +603,7 @@ class Emitter {
       case ExprOp::kNeg:
         return o.scalar(x, AluOp::kMultiply, -1, dst);
       case ExprOp::kAbs:
-        return o.scalar(x, AluOp::kAbsMax, 0, dst);
+        return o.act(ActFunc::kAbs, x, {}, {}, dst);
       case ExprOp::kRelu:
         return o.scalar(x, AluOp::kMax, 0, dst);
       case ExprOp::kSquare:

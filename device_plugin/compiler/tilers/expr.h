@@ -51,6 +51,7 @@ class Ops {
   Access act(ActFunc f, const Access& x, float scale, float bias = 0);
   Access cast(const Access& x, Dtype dtype, const Access& dst = {});
   Access recip(const Access& x);
+  Access abs(const Access& x);  // max(-x, x): stays on the vector engine, no activation table
   void select(const Access& dst, const Access& src, const Access& predicate) { b.copy_predicated(dst, src, predicate); }
 
   // ---- FP32 composites (expr_float.cpp); every result is a fresh tile unless dst is given -----------------------

@@ -61,7 +61,7 @@ Access Ops::divide(const Src& x, const Src& y, const Access& dst) {
 Access Ops::round_even(const Access& x) {
   Access i = cast(x, Dtype::kI32);
   Access r = cast(x, Dtype::kF32);
-  select(r, cast(i, Dtype::kF32), scalar2(x, AluOp::kAbsMax, 0, AluOp::kLess, kTwoTo23, {}, Dtype::kU8));
+  select(r, cast(i, Dtype::kF32), scalar(abs(x), AluOp::kLess, kTwoTo23, {}, Dtype::kU8));
   return r;
 }
 
@@ -78,7 +78,7 @@ Access Ops::ceil(const Access& x) {
 }
 
 Access Ops::trunc(const Access& x) {
-  Access magnitude = scalar(x, AluOp::kAbsMax, 0);
+  Access magnitude = abs(x);
   return binary(AluOp::kMultiply, of(floor(magnitude)), of(act(ActFunc::kSign, x)));
 }
 
@@ -94,7 +94,7 @@ Access Ops::log1p(const Access& x) {
   Access d = scalar2(x, AluOp::kAdd, 1, AluOp::kSubtract, 1);
   Access ratio = binary(AluOp::kMultiply, of(x), of(recip(d)));
   Access small = binary(AluOp::kMultiply, of(y), of(ratio));
-  select(y, small, scalar2(x, AluOp::kAbsMax, 0, AluOp::kLess, 0.5f, {}, Dtype::kU8));
+  select(y, small, scalar(abs(x), AluOp::kLess, 0.5f, {}, Dtype::kU8));
   Access exact = typed_tile(of(x), Dtype::kF32);
   select(y, exact, scalar(d, AluOp::kEqual, 0, {}, Dtype::kU8));
   return y;
@@ -106,7 +106,7 @@ Access Ops::expm1(const Access& x) {
   Access t = act(ActFunc::kTanh, x, 0.5f);
   Access r = recip(scalar2(t, AluOp::kMultiply, -1, AluOp::kAdd, 1));
   Access small = fused(t, AluOp::kMultiply, imm(2), AluOp::kMultiply, r);
-  select(y, small, scalar2(x, AluOp::kAbsMax, 0, AluOp::kLess, 1, {}, Dtype::kU8));
+  select(y, small, scalar(abs(x), AluOp::kLess, 1, {}, Dtype::kU8));
   return y;
 }
 
@@ -128,7 +128,7 @@ Access Ops::sine(const Access& x, bool cosine) {
 
 // The arctan table covers [-pi/2, pi/2]: beyond 1, atan(x) = sign(x)*pi/2 - atan(1/x).
 Access Ops::atan(const Access& x) {
-  Access far = scalar2(x, AluOp::kAbsMax, 0, AluOp::kGreater, 1, {}, Dtype::kU8);
+  Access far = scalar(abs(x), AluOp::kGreater, 1, {}, Dtype::kU8);
   Access z = cast(x, Dtype::kF32);
   select(z, recip(x), far);
   Access y = act(ActFunc::kArctan, z);
@@ -153,7 +153,7 @@ Access Ops::acos(const Access& x) {
 // t = atan(|y|/|x|) in the first quadrant, mirrored.
 Access Ops::atan2(const Src& y, const Src& x) {
   Access ty = as_tile(y, Dtype::kF32), tx = as_tile(x, Dtype::kF32);
-  Access ay = scalar(ty, AluOp::kAbsMax, 0), ax = scalar(tx, AluOp::kAbsMax, 0);
+  Access ay = abs(ty), ax = abs(tx);
   Access t = atan(divide(of(ay), of(ax)));
   Access zero = as_tile(constant(0), Dtype::kF32);
   select(t, zero, scalar(binary(AluOp::kMax, of(ay), of(ax)), AluOp::kEqual, 0, {}, Dtype::kU8));
@@ -169,7 +169,7 @@ Access Ops::atan2(const Src& y, const Src& x) {
 Access Ops::erfc(const Access& x) {
   constexpr float kCoefficients[] = {0.17087277f, -0.82215223f, 1.48851587f, -1.13520398f, 0.27886807f,
                                      -0.18628806f, 0.09678418f, 0.37409196f,  1.00002368f};
-  Access a = scalar(x, AluOp::kAbsMax, 0);
+  Access a = abs(x);
   Access t = recip(scalar2(a, AluOp::kMultiply, 0.5f, AluOp::kAdd, 1));
   Access p = scalar(t, AluOp::kMultiply, kCoefficients[0]);
   for (int i = 1; i < 9; ++i) p = fused(p, AluOp::kAdd, imm(kCoefficients[i]), AluOp::kMultiply, t);
@@ -190,7 +190,7 @@ Access Ops::sinh(const Access& x) {
   Access square = binary(AluOp::kMultiply, of(t), of(t));
   Access r = recip(scalar2(square, AluOp::kMultiply, -1, AluOp::kAdd, 1));
   Access small = fused(t, AluOp::kMultiply, imm(2), AluOp::kMultiply, r);
-  select(y, small, scalar2(x, AluOp::kAbsMax, 0, AluOp::kLess, 1, {}, Dtype::kU8));
+  select(y, small, scalar(abs(x), AluOp::kLess, 1, {}, Dtype::kU8));
   return y;
 }
 
@@ -200,7 +200,7 @@ Access Ops::cosh(const Access& x) {
 
 // sign(x) * log1p(a + a^2 / (1 + sqrt(1 + a^2))), a = |x|; for large a, log(a) + log(2).
 Access Ops::asinh(const Access& x) {
-  Access a = scalar(x, AluOp::kAbsMax, 0);
+  Access a = abs(x);
   Access square = binary(AluOp::kMultiply, of(a), of(a));
   Access r = recip(scalar(act(ActFunc::kSqrt, square, 1.0f, 1.0f), AluOp::kAdd, 1));
   Access y = log1p(binary(AluOp::kAdd, of(a), of(binary(AluOp::kMultiply, of(square), of(r)))));
@@ -216,7 +216,7 @@ Access Ops::acosh(const Access& x) {
 }
 
 Access Ops::atanh(const Access& x) {
-  Access a = scalar(x, AluOp::kAbsMax, 0);
+  Access a = abs(x);
   Access r = recip(scalar2(a, AluOp::kMultiply, -1, AluOp::kAdd, 1));
   Access y = log1p(fused(a, AluOp::kMultiply, imm(2), AluOp::kMultiply, r));
   return fused(y, AluOp::kMultiply, imm(0.5f), AluOp::kMultiply, act(ActFunc::kSign, x));
@@ -241,18 +241,19 @@ Access Ops::divide_round(const Src& x, const Src& y, bool floor_mode, bool remai
   if (!remainder) {
     Access result = binary(AluOp::kSubtract, of(q), of(step));
     // Infinite or undefined quotients pass unchanged.
-    Access keep = scalar2(quotient, AluOp::kAbsMax, 0, AluOp::kLess, kInf, {}, Dtype::kU8);
+    Access keep = scalar(abs(quotient), AluOp::kLess, kInf, {}, Dtype::kU8);
     select(quotient, result, keep);
     return quotient;
   }
   r = binary(AluOp::kAdd, of(r), of(binary(AluOp::kMultiply, of(step), of(ty))));
-  // A remainder as large as the divisor: the quotient had been rounded down too far.
-  Access large = binary(AluOp::kGreaterEqual, of(scalar(r, AluOp::kAbsMax, 0)), of(scalar(ty, AluOp::kAbsMax, 0)));
-  Access back = binary(AluOp::kMultiply, of(large), of(scalar(ty, AluOp::kAbsMax, 0)));
+  // A remainder as large as the divisor: the quotient had been rounded down too far. (Python's remainder may round to
+  // the divisor itself.)
+  Access large = binary(floor_mode ? AluOp::kGreater : AluOp::kGreaterEqual, of(abs(r)), of(abs(ty)));
+  Access back = binary(AluOp::kMultiply, of(large), of(abs(ty)));
   back = binary(AluOp::kMultiply, of(back), of(act(ActFunc::kSign, r)));
   r = binary(AluOp::kSubtract, of(r), of(back));
   // x mod infinity is x (floor: infinity where the signs differ).
-  Access infinite = scalar2(ty, AluOp::kAbsMax, 0, AluOp::kEqual, kInf, {}, Dtype::kU8);
+  Access infinite = scalar(abs(ty), AluOp::kEqual, kInf, {}, Dtype::kU8);
   Access whole = typed_tile(of(tx), Dtype::kF32);
   if (floor_mode) {
     Access differ = scalar(binary(AluOp::kMultiply, of(act(ActFunc::kSign, tx)), of(act(ActFunc::kSign, ty))),
@@ -262,7 +263,7 @@ Access Ops::divide_round(const Src& x, const Src& y, bool floor_mode, bool remai
     whole = kept;
   }
   // Infinite x stays undefined: inf - inf.
-  Access finite = scalar2(tx, AluOp::kAbsMax, 0, AluOp::kLess, kInf, {}, Dtype::kU8);
+  Access finite = scalar(abs(tx), AluOp::kLess, kInf, {}, Dtype::kU8);
   select(r, whole, binary(AluOp::kLogicalAnd, of(infinite), of(finite), {}, Dtype::kU8));
   return r;
 }

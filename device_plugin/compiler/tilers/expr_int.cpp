@@ -102,7 +102,7 @@ Access Ops::int_wrap(const Access& x, Dtype to) {
 }
 
 Access Ops::float_to_int(const Access& x, Dtype dtype) {
-  Access a = scalar(x, AluOp::kAbsMax, 0);
+  Access a = abs(x);
   Access nearest = cast(a, Dtype::kI32);
   Access above = binary(AluOp::kGreater, of(nearest), of(a));
   Access magnitude = binary(AluOp::kSubtract, of(nearest), of(above));

@@ -107,6 +107,10 @@ Access Ops::cast(const Access& x, Dtype dtype, const Access& dst) {
   return d;
 }
 
+Access Ops::abs(const Access& x) {
+  return fused(x, AluOp::kMultiply, TileBuilder::imm(-1), AluOp::kMax, x);
+}
+
 Access Ops::recip(const Access& x) {
   Access d = temp(Dtype::kF32);
   b.reciprocal(d, x);

@@ -451,7 +451,7 @@ void MapTiles::emit_roots(Frame& f, const EmitOptions& options, const std::vecto
     }
     return row;
   };
-  t.iota_is_row = [&](int axis) { return is_row(b.views[iotas_.at(axis)]); };
+  t.iota_is_row = [&](int axis) { return iotas_.contains(axis) && is_row(b.views[iotas_.at(axis)]); };
   t.row_value = [&](int expr) {
     if (!options.known) return Access{};
     auto it = options.known->find(expr);

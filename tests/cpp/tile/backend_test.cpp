@@ -118,7 +118,7 @@ TEST_CASE("any order that honours the semaphores gives the same values") {
       for (unsigned seed = 0; seed < 6; ++seed) {
         Random random(seed);
         Memory memory = s.memory;
-        Bound bound = bind(program, s, memory);
+        Bound bound = bind_memory(program, s, memory);
         run_shuffled(program, bound.tensors, random);
         INFO("seed " << seed << " in place " << in_place);
         CHECK(memory == want);
@@ -184,7 +184,7 @@ TEST_CASE("random instruction sequences on few tiles are ordered correctly") {
     Memory want;
     for (int round = 0; round < 4; ++round) {
       Memory memory = s.memory;
-      Bound bound = bind(program, s, memory);
+      Bound bound = bind_memory(program, s, memory);
       Random order(static_cast<unsigned>(round));
       run_shuffled(program, bound.tensors, order);
       if (round == 0) want = memory;
@@ -233,4 +233,31 @@ TEST_CASE("matrix products with the same stationary tile load it once") {
   }
   CHECK(loads == 1);
   check_valid(program);
+}
+
+TEST_CASE("compile times", "[.benchmark]") {
+  auto time_us = [](auto&& fn, int repeat) {
+    auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < repeat; ++i) fn();
+    return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count() / repeat;
+  };
+  Setup small = chain({64, 64}, false);
+  isa::Program p;
+  double us = time_us([&] { p = compile(small); }, 200);
+  size_t n = 0;
+  for (auto& s : p.streams) n += s.size();
+  WARN("row chain of " << n << " instructions: " << us << " us");
+  TileBuilder b("long");
+  Access in = b.tensor("in0", isa::TensorKind::kInput, Dtype::kF32, {128, 512});
+  Access out = b.tensor("out0", isa::TensorKind::kOutput, Dtype::kF32, {128, 512});
+  for (int i = 0; i < 40000; ++i) {
+    Access x = b.sbuf(128, {512}, Dtype::kF32), y = b.sbuf(128, {512}, Dtype::kF32);
+    b.load(x, in);
+    b.tensor_tensor(y, x, x, AluOp::kAdd);
+    b.activation(y, y, ActFunc::kTanh);
+    b.tensor_tensor(y, y, x, AluOp::kMultiply);
+    b.store(out, y);
+  }
+  us = time_us([&] { p = b.finish(); }, 1);
+  WARN("back half of 200000 instructions: " << us / 1e6 << " s");
 }

@@ -72,7 +72,7 @@ struct Bound {
   std::vector<std::vector<std::byte>> owned;
   std::vector<exec::HbmTensor> tensors;
 };
-inline Bound bind(const isa::Program& program, const Setup& s, Memory& memory) {
+inline Bound bind_memory(const isa::Program& program, const Setup& s, Memory& memory) {
   Bound b;
   b.owned.resize(program.tensors.size());
   for (size_t t = 0; t < program.tensors.size(); ++t) {
@@ -111,7 +111,7 @@ inline void check_valid(const isa::Program& program) {
 inline Memory execute(const Setup& s, const isa::Program& program) {
   check_valid(program);
   Memory memory = s.memory;
-  Bound bound = bind(program, s, memory);
+  Bound bound = bind_memory(program, s, memory);
   exec::Core core;
   exec::Status status;
   auto prepared = exec::prepare(program, core.sizes(), &status);
