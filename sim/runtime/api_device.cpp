@@ -146,9 +146,12 @@ const char* trnsim_config_json(void) {
     } else {
       // What a front end needs beside the parameters, in front of them.
       const std::string parameters = trnsim::config::describe_json(s.config);
+      std::string builtin;
+      for (const auto& name : trnsim::config::builtin_names())
+        builtin += std::string(builtin.empty() ? "" : ", ") + "\"" + name + "\"";
       text = "{\"target\": \"" + s.config.chip.generation + "\", \"mode\": \"" + mode_name(s.mode) +
-             "\", \"logical_core_size\": " + std::to_string(s.logical_core_size) + ", " +
-             parameters.substr(parameters.find('{') + 1);
+             "\", \"logical_core_size\": " + std::to_string(s.logical_core_size) + ", \"builtin\": [" +
+             builtin + "], " + parameters.substr(parameters.find('{') + 1);
     }
   } catch (const std::exception& e) {
     fail(NRT_FAILURE, e.what());

@@ -13,8 +13,8 @@ TEST_CASE("a core of another process is busy, and free again when that process i
   REQUIRE(other.claimed());
   const driver::Status busy = mine->claim_range(0, 4);
   CHECK(busy.code == Code::kBusy);
-  CHECK_THAT(busy.message, ContainsSubstring("core 2 is held by another process (pid " + std::to_string(other.pid()) +
-                                             ", test)"));
+  CHECK_THAT(busy.message, ContainsSubstring("core 2 is held by another process (pid " +
+                                             std::to_string(other.pid()) + ", test)"));
   CHECK(mine->claimed().empty());  // all or none
   CHECK(mine->free_cores() == 6);
   CHECK(mine->claim_range(0, 2).ok());

@@ -42,7 +42,8 @@ TEST_CASE("a stack fills to the last byte") {
     while (d->allocate(0, size, 1, MemoryCategory::kTensors, &a).ok()) all.push_back(a);
   }
   CHECK(d->memory_used(0) == 80 * kMiB);
-  const driver::Status s = d->allocate(1, 1, 1, MemoryCategory::kTensors, &a);  // the neighbour shares the stack
+  const driver::Status s =
+      d->allocate(1, 1, 1, MemoryCategory::kTensors, &a);  // the neighbour shares the stack
   CHECK(s.code == Code::kNoMemory);
   CHECK_THAT(s.message, ContainsSubstring("1 bytes asked for, 0 of 83886080 bytes are free"));
   CHECK(d->allocate(2, 1, 1, MemoryCategory::kTensors, &a).ok());  // another stack
@@ -182,7 +183,8 @@ TEST_CASE("counters follow allocations by category") {
   REQUIRE(d->allocate(0, 2 * kMiB, 64, MemoryCategory::kConstants, &b).ok());
   const auto& t = d->counters().memory(0, MemoryCategory::kTensors);
   CHECK(t.present == static_cast<int64_t>(kMiB));
-  CHECK_THAT(d->memory_table(0), ContainsSubstring("tensors 1048576") && ContainsSubstring("constants 2097152"));
+  CHECK_THAT(d->memory_table(0),
+             ContainsSubstring("tensors 1048576") && ContainsSubstring("constants 2097152"));
   d->free(a);
   CHECK(t.present == 0);
   CHECK(t.peak == static_cast<int64_t>(kMiB));

@@ -29,7 +29,9 @@ Loaded load(const std::string& dir) {
   REQUIRE(l.driver->allocate(2, 4, 64, MemoryCategory::kTensors, &l.out).ok());
   REQUIRE(l.driver->copy_in(l.in, 0, "abcd", 4).ok());
   const Allocation& c = l.image.constants[1];
-  l.bindings = {{l.in.data, 4, l.in.device_address}, {c.data, 4, c.device_address}, {l.out.data, 4, l.out.device_address}};
+  l.bindings = {{l.in.data, 4, l.in.device_address},
+                {c.data, 4, c.device_address},
+                {l.out.data, 4, l.out.device_address}};
   return l;
 }
 

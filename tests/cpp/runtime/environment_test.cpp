@@ -124,7 +124,8 @@ TEST_CASE("version and status texts") {
 }
 
 TEST_CASE("a core that another process holds is refused by its name, and two machines do not meet") {
-  const std::string dir = (std::filesystem::temp_directory_path() / ("trnsim-env-" + std::to_string(getpid()))).string();
+  const std::string dir =
+      (std::filesystem::temp_directory_path() / ("trnsim-env-" + std::to_string(getpid()))).string();
   int ready[2], done[2];
   REQUIRE(pipe(ready) == 0);
   REQUIRE(pipe(done) == 0);
@@ -142,7 +143,7 @@ TEST_CASE("a core that another process holds is refused by its name, and two mac
   REQUIRE(read(ready[0], &answer, 1) == 1);
   REQUIRE(answer == 'y');
   CHECK(init_with({{"TRNSIM_RUN_DIR", dir}}) == NRT_RESOURCE);
-  CHECK(error_has("pid " ));
+  CHECK(error_has("pid "));
   CHECK(init_with({{"TRNSIM_RUN_DIR", dir}, {"NEURON_RT_VISIBLE_CORES", "1"}}) == NRT_RESOURCE);
   CHECK(init_with({{"TRNSIM_RUN_DIR", dir}, {"NEURON_RT_VISIBLE_CORES", "2-3"}}) == NRT_SUCCESS);
   CHECK(init_with({{"TRNSIM_RUN_DIR", dir}, {"NEURON_RT_NUM_CORES", "2"}}) == NRT_SUCCESS);

@@ -63,7 +63,10 @@ TEST_CASE("the report adds up programs, engines and cores") {
 TEST_CASE("the report file is written at close, but not for PyTorch") {
   const std::string file = (std::filesystem::temp_directory_path() / "trnsim-report-test.json").string();
   std::filesystem::remove(file);
-  { Session session(Environment{{"TRNSIM_JSON", file}}); run("p", 0, 1, false); }
+  {
+    Session session(Environment{{"TRNSIM_JSON", file}});
+    run("p", 0, 1, false);
+  }
   std::ifstream in(file);
   std::stringstream text;
   text << in.rdbuf();

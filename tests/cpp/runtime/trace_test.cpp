@@ -78,7 +78,8 @@ TEST_CASE("event types can be listed and switched") {
   nrt_sys_trace_config_t* config = nullptr;
   REQUIRE(nrt_sys_trace_config_allocate(&config) == NRT_SUCCESS);
   CHECK(nrt_sys_trace_config_set_capture_enabled_for_event_type(config, "no_such", true) == NRT_INVALID);
-  REQUIRE(nrt_sys_trace_config_set_capture_enabled_for_event_type(config, "nc_exec_running", false) == NRT_SUCCESS);
+  REQUIRE(nrt_sys_trace_config_set_capture_enabled_for_event_type(config, "nc_exec_running", false) ==
+          NRT_SUCCESS);
   REQUIRE(nrt_sys_trace_config_get_enabled_event_types(config, &types, &n) == NRT_SUCCESS);
   CHECK(n == 6);
   nrt_sys_trace_free_event_types(types, n);

@@ -1,0 +1,30 @@
+// Files and messages shared by the verbs.
+#pragma once
+
+#include <boost/program_options.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "isa/program.h"
+#include "tools/native/verbs.h"
+
+namespace trnsim::native {
+
+int complain(const std::string& text, int code);  // "trnsim: text" on stderr
+
+bool read_file(const std::string& path, std::vector<uint8_t>* out, std::string* error);
+bool write_file(const std::string& path, const std::vector<uint8_t>& bytes, std::string* error);
+
+// A program from a container or from assembler text, told apart by the contents.
+bool read_program_file(const std::string& path, isa::Program* out, std::string* error);
+
+// Parses the arguments of a verb; nothing and *code set when the verb is to end (help asked, or a wrong
+// option).
+std::optional<boost::program_options::variables_map> parse(
+    const Arguments& arguments, const std::string& usage,
+    const boost::program_options::options_description& options,
+    const boost::program_options::positional_options_description& positional, int* code);
+
+}  // namespace trnsim::native
