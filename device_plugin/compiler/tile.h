@@ -1,8 +1,10 @@
-// Level 2: tile programs, the level of nki.isa. A TileBuilder records isa instructions in program order on logical
-// tiles; finish() runs the back half (level 3): SBUF/PSUM allocation, engine and DMA queue choice, semaphores, streams.
+// Level 2: tile programs, the level of nki.isa. A TileBuilder records isa instructions in program order on
+// logical tiles; finish() runs the back half (level 3): SBUF/PSUM allocation, engine and DMA queue choice,
+// semaphores, streams.
 //
-// Tiles: an Access whose space is SBUF/PSUM and whose `tensor` is the tile number; offsets are relative to the tile.
-// The program order is the meaning of the program. Tilers never place a semaphore, an address or a queue.
+// Tiles: an Access whose space is SBUF/PSUM and whose `tensor` is the tile number; offsets are relative to
+// the tile. The program order is the meaning of the program. Tilers never place a semaphore, an address or a
+// queue.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +36,8 @@ class TileBuilder {
   // HBM tensors. Returns a contiguous access of rank `shape` (folded to at most 5 dims).
   Access tensor(const std::string& name, isa::TensorKind kind, Dtype dtype, std::vector<int64_t> shape,
                 uint64_t bytes = 0, std::vector<uint8_t> constant = {});
-  // Declares that two HBM tensors may share memory (an in-place output and its input): they are ordered like one.
+  // Declares that two HBM tensors may share memory (an in-place output and its input): they are ordered like
+  // one.
   void alias(const Access& a, const Access& b);
   int num_tensors() const;
   int num_instructions() const;
@@ -42,7 +45,8 @@ class TileBuilder {
   int64_t peak_sbuf_bytes() const;
   // Row-major logical tiles of [partitions, dims...]; at most 4 free dims. Freed after their last use.
   Access sbuf(int partitions, std::vector<int64_t> dims, Dtype dtype);
-  Access psum(int partitions, std::vector<int64_t> dims, Dtype dtype = Dtype::kF32);  // at most one bank (2 KiB)
+  Access psum(int partitions, std::vector<int64_t> dims,
+              Dtype dtype = Dtype::kF32);  // at most one bank (2 KiB)
   // SBUF [partitions, 1] column with run-time parameter `slot` in every partition (loaded once per program).
   ScalarOperand param(int slot, Dtype dtype = Dtype::kF32);
   static ScalarOperand imm(float v);
@@ -57,7 +61,8 @@ class TileBuilder {
   void copy(const Access& dst, const Access& src);
   void memset(const Access& dst, float value);
   void iota(const Access& dst, const isa::AffinePattern& pattern);
-  void affine_select(const Access& dst, const Access& src, const isa::AffinePattern& pattern, AluOp cmp, float fill);
+  void affine_select(const Access& dst, const Access& src, const isa::AffinePattern& pattern, AluOp cmp,
+                     float fill);
   // Compute
   void tensor_tensor(const Access& dst, const Access& a, const Access& b, AluOp op);
   void tensor_scalar(const Access& dst, const Access& a, AluOp op0, const ScalarOperand& s0,
@@ -71,7 +76,8 @@ class TileBuilder {
   void copy_predicated(const Access& dst, const Access& src, const Access& predicate);
   void reduce(const Access& dst, const Access& src, AluOp op, int trailing_dims);
   void partition_reduce(const Access& dst, const Access& src, AluOp op);
-  void scan(const Access& dst, const Access& a, const Access& b, AluOp op0, AluOp op1, const ScalarOperand& initial);
+  void scan(const Access& dst, const Access& a, const Access& b, AluOp op0, AluOp op1,
+            const ScalarOperand& initial);
   void bn_stats(const Access& dst, const Access& src);
   void bn_aggr(const Access& dst, const Access& src);
   void max8(const Access& dst, const Access& src);
@@ -79,15 +85,16 @@ class TileBuilder {
   void match_replace8(const Access& dst, const Access& src, const Access& values, float replacement);
   void philox(const Access& dst, const Access& state, int64_t base);
   void matmul(const Access& dst_psum, const Access& stationary, const Access& moving, bool accumulate);
-  void transpose(const Access& dst, const Access& src);  // tensor engine when dst is PSUM, else vector (<= 32x32)
+  void transpose(const Access& dst,
+                 const Access& src);  // tensor engine when dst is PSUM, else vector (<= 32x32)
   isa::Instruction& emit(isa::Instruction instruction);  // anything else; engine field is a hint
 
   void set_location(const std::string& file, int line, const std::string& what);
   void note(const std::string& key, const std::string& value);
   void add_work(uint64_t flops, uint64_t hbm_bytes);
 
-  std::string text() const;       // level 2 dump
-  isa::Program finish();          // throws CompileError
+  std::string text() const;  // level 2 dump
+  isa::Program finish();     // throws CompileError
 
  private:
   struct Impl;

@@ -1,5 +1,5 @@
-// From an expression DAG to instructions: demand driven from the roots, so that a multiplication or addition with a
-// scalar that has one user can be folded into the instruction of that user.
+// From an expression DAG to instructions: demand driven from the roots, so that a multiplication or addition
+// with a scalar that has one user can be folded into the instruction of that user.
 #include "device_plugin/compiler/tilers/expr.h"
 
 #include <algorithm>
@@ -81,7 +81,8 @@ std::optional<ActFunc> activation_func(ExprOp op) {
 
 class Emitter {
  public:
-  Emitter(TileBuilder& tile, const std::vector<Expr>& exprs, std::span<const int32_t> roots, const ExprTiles& tiles)
+  Emitter(TileBuilder& tile, const std::vector<Expr>& exprs, std::span<const int32_t> roots,
+          const ExprTiles& tiles)
       : b_(tile),
         exprs_(exprs),
         tiles_(tiles),
@@ -128,7 +129,8 @@ class Emitter {
 
   // The instruction that computes e may cast its result to `d` on the way out.
   static bool writes_directly(const Expr& e, Dtype d) {
-    if (e.op == ExprOp::kInput || e.op == ExprOp::kIota || e.op == ExprOp::kConst || e.op == ExprOp::kParam) return false;
+    if (e.op == ExprOp::kInput || e.op == ExprOp::kIota || e.op == ExprOp::kConst || e.op == ExprOp::kParam)
+      return false;
     if (e.dtype == Dtype::kF32) return isa::is_float(d);
     if (e.dtype == Dtype::kBool) return d == Dtype::kU8 || d == Dtype::kBool;
     return false;
@@ -254,7 +256,8 @@ class Emitter {
     return tiles_.combine_partitions ? tiles_.combine_partitions(partial, e.reduce, from) : partial;
   }
 
-  // Inputs keep narrow float dtypes (read with a cast); integers become 4 bytes; bool bytes are seen as uint8.
+  // Inputs keep narrow float dtypes (read with a cast); integers become 4 bytes; bool bytes are seen as
+  // uint8.
   Access typed_input(Access a, Dtype expr_class, Ops& o) {
     if (expr_class == Dtype::kBool) {
       if (a.dtype == Dtype::kBool || a.dtype == Dtype::kU8) {
@@ -310,9 +313,11 @@ class Emitter {
   // True when node n can vanish into its only user: x op scalar.
   bool foldable(int32_t n, const Ops& o, std::initializer_list<ExprOp> ops) const {
     const Expr& e = exprs_[n];
-    if (&o != &full_ || users_[n] != 1 || values_[n] || level_[n] != kElement || e.dtype != Dtype::kF32) return false;
+    if (&o != &full_ || users_[n] != 1 || values_[n] || level_[n] != kElement || e.dtype != Dtype::kF32)
+      return false;
     if (std::find(ops.begin(), ops.end(), e.op) == ops.end()) return false;
-    return scalar_like(e.a) != scalar_like(e.b) && exprs_[e.a].dtype == Dtype::kF32 && exprs_[e.b].dtype == Dtype::kF32;
+    return scalar_like(e.a) != scalar_like(e.b) && exprs_[e.a].dtype == Dtype::kF32 &&
+           exprs_[e.b].dtype == Dtype::kF32;
   }
 
   struct Folded {
@@ -373,7 +378,8 @@ class Emitter {
     return o.binary(op, float_operand(e.a, o), float_operand(e.b, o), dst, Dtype::kU8);
   }
 
-  // An operand whose values FP32 arithmetic may read: constants and columns stay, integer tiles are cast on read.
+  // An operand whose values FP32 arithmetic may read: constants and columns stay, integer tiles are cast on
+  // read.
   Src float_operand(int32_t n, Ops& o) { return operand(n, o); }
 
   Access compare_node(const Expr& e, AluOp op, Ops& o, const Access& dst) {
@@ -393,7 +399,8 @@ class Emitter {
 
   Access select_node(const Expr& e, Ops& o, const Access& dst) {
     Dtype t = class_dtype(e.dtype);
-    // The destination may be narrower than the operands only where both are cast alike: do it in the class dtype.
+    // The destination may be narrower than the operands only where both are cast alike: do it in the class
+    // dtype.
     Access d = o.target(dst.present() && dst.dtype == t ? dst : Access{}, t);
     Src no = operand(e.c, o);
     if (no.kind == Src::Kind::kConst && !is_int(t)) {
@@ -503,8 +510,9 @@ class Emitter {
         case ExprOp::kTrunc:
           return x;
         default:
-          throw_unsupported("an operator on integer tensors that is defined for floating point (expression operator " +
-                            std::to_string(static_cast<int>(e.op)) + ")");
+          throw_unsupported(
+              "an operator on integer tensors that is defined for floating point (expression operator " +
+              std::to_string(static_cast<int>(e.op)) + ")");
       }
     }
     Access y = o.typed_tile(operand(e.b, o), t);
@@ -532,7 +540,8 @@ class Emitter {
       case ExprOp::kShr:
         return o.int_shift_right(x, y);
       default:
-        throw_unsupported("expression operator " + std::to_string(static_cast<int>(e.op)) + " on integer tensors");
+        throw_unsupported("expression operator " + std::to_string(static_cast<int>(e.op)) +
+                          " on integer tensors");
     }
   }
 
@@ -628,7 +637,9 @@ class Emitter {
     }
   }
 
-  Access finish(Ops& o, const Access& x, const Access& dst) { return dst.present() ? o.cast(x, dst.dtype, dst) : x; }
+  Access finish(Ops& o, const Access& x, const Access& dst) {
+    return dst.present() ? o.cast(x, dst.dtype, dst) : x;
+  }
 
   static Access unary_composite(ExprOp op, const Access& x, Ops& o) {
     switch (op) {
@@ -717,8 +728,9 @@ class Emitter {
 
 }  // namespace
 
-std::vector<Access> emit_expr(TileBuilder& tile, const std::vector<Expr>& exprs, std::span<const int32_t> roots,
-                              const ExprTiles& tiles, std::span<const Access> into) {
+std::vector<Access> emit_expr(TileBuilder& tile, const std::vector<Expr>& exprs,
+                              std::span<const int32_t> roots, const ExprTiles& tiles,
+                              std::span<const Access> into) {
   Emitter emitter(tile, exprs, roots, tiles);
   std::vector<Access> results;
   for (size_t r = 0; r < roots.size(); ++r) {
@@ -743,8 +755,8 @@ AluOp reduce_alu(ReduceOp op) {
   }
 }
 
-// Halving along the reduced dims on GpSimd, where 32-bit integers are exact; the vector engine's reduction goes
-// through FP32.
+// Halving along the reduced dims on GpSimd, where 32-bit integers are exact; the vector engine's reduction
+// goes through FP32.
 Access halve_integers(TileBuilder& tile, Access x, const std::vector<bool>& reduced, AluOp alu) {
   for (int d = x.num_dims - 1; d >= 0; --d) {
     if (!(d < static_cast<int>(reduced.size()) && reduced[d])) continue;
@@ -824,7 +836,8 @@ void emit_cast(TileBuilder& tile, const Access& dst, const Access& src) {
   } else if (!isa::is_32bit_integer(src.dtype)) {
     // Narrow integers fit FP32; only same-width or narrowing changes of sign need to wrap.
     bool fits = isa::dtype_bytes(dst.dtype) > isa::dtype_bytes(src.dtype) &&
-                (src.dtype == Dtype::kU8 || src.dtype == Dtype::kU16 || dst.dtype == Dtype::kI16 || dst.dtype == Dtype::kI32);
+                (src.dtype == Dtype::kU8 || src.dtype == Dtype::kU16 || dst.dtype == Dtype::kI16 ||
+                 dst.dtype == Dtype::kI32);
     if (fits) {
       tile.copy(dst, src);
       return;

@@ -1,5 +1,5 @@
-// Code generation for expression DAGs (internal to expr*.cpp). A value is a tile of the full shape, a column [P,1]
-// (run-time parameters, row values and what is computed from them alone) or a constant.
+// Code generation for expression DAGs (internal to expr*.cpp). A value is a tile of the full shape, a column
+// [P,1] (run-time parameters, row values and what is computed from them alone) or a constant.
 #pragma once
 
 #include <vector>
@@ -44,17 +44,20 @@ class Ops {
   Access scalar2(const Access& x, AluOp op0, float s0, AluOp op1, float s1, const Access& dst = {},
                  Dtype dtype = Dtype::kF32);
   // (x op0 s) op1 y, or y op1 (x op0 s) when reverse.
-  Access fused(const Access& x, AluOp op0, const ScalarOperand& s, AluOp op1, const Access& y, bool reverse = false,
-               const Access& dst = {}, Dtype dtype = Dtype::kF32);
+  Access fused(const Access& x, AluOp op0, const ScalarOperand& s, AluOp op1, const Access& y,
+               bool reverse = false, const Access& dst = {}, Dtype dtype = Dtype::kF32);
   Access act(ActFunc f, const Access& x, const ScalarOperand& scale = {}, const ScalarOperand& bias = {},
              const Access& dst = {});
   Access act(ActFunc f, const Access& x, float scale, float bias = 0);
   Access cast(const Access& x, Dtype dtype, const Access& dst = {});
   Access recip(const Access& x);
   Access abs(const Access& x);  // max(-x, x): stays on the vector engine, no activation table
-  void select(const Access& dst, const Access& src, const Access& predicate) { b.copy_predicated(dst, src, predicate); }
+  void select(const Access& dst, const Access& src, const Access& predicate) {
+    b.copy_predicated(dst, src, predicate);
+  }
 
-  // ---- FP32 composites (expr_float.cpp); every result is a fresh tile unless dst is given -----------------------
+  // ---- FP32 composites (expr_float.cpp); every result is a fresh tile unless dst is given
+  // -----------------------
   Access divide(const Src& x, const Src& y, const Access& dst = {});
   Access trunc(const Access& x);
   Access floor(const Access& x);
@@ -77,7 +80,8 @@ class Ops {
   // Quotient or remainder with the rounding of floor (Python) or truncation (C).
   Access divide_round(const Src& x, const Src& y, bool floor, bool remainder);
 
-  // ---- 32-bit integers, exact modulo 2^32 (expr_int.cpp) ----------------------------------------------------------
+  // ---- 32-bit integers, exact modulo 2^32 (expr_int.cpp)
+  // ----------------------------------------------------------
   Access int_constant(int64_t v, Dtype dtype);
   Access int_binary(AluOp op, const Access& x, const Access& y, const Access& dst = {});
   Access int_divide_round(const Access& x, const Access& y, bool floor, bool remainder);

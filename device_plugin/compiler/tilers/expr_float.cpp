@@ -1,5 +1,5 @@
-// FP32 functions that the engines do not have, composed from those they have. Accuracy: a few units in the last place
-// unless a comment says otherwise; special values as PyTorch's CPU kernels give them.
+// FP32 functions that the engines do not have, composed from those they have. Accuracy: a few units in the
+// last place unless a comment says otherwise; special values as PyTorch's CPU kernels give them.
 #include <cmath>
 
 #include "device_plugin/compiler/tilers/expr.h"
@@ -21,8 +21,8 @@ bool power_of_two(double v) {
 }
 }  // namespace
 
-// There is no divider: q = x * (1 / y), then one Newton step q += (x - q*y) / y, which makes exact quotients exact.
-// Where the step is not a number (infinities, y == 0) the first quotient is the right one.
+// There is no divider: q = x * (1 / y), then one Newton step q += (x - q*y) / y, which makes exact quotients
+// exact. Where the step is not a number (infinities, y == 0) the first quotient is the right one.
 Access Ops::divide(const Src& x, const Src& y, const Access& dst) {
   if (y.kind == Src::Kind::kConst && power_of_two(y.value)) {
     return binary(AluOp::kMultiply, x, constant(1.0 / y.value), dst);
@@ -36,8 +36,9 @@ Access Ops::divide(const Src& x, const Src& y, const Access& dst) {
       divisor.access.num_partitions = static_cast<uint16_t>(partitions_);
       divisor.access = one.typed_tile(of(divisor.access), Dtype::kF32);
     }
-    ScalarOperand r = y.kind == Src::Kind::kConst ? imm(static_cast<float>(1.0f / static_cast<float>(y.value)))
-                                                  : TileBuilder::column(one.recip(divisor.access));
+    ScalarOperand r = y.kind == Src::Kind::kConst
+                          ? imm(static_cast<float>(1.0f / static_cast<float>(y.value)))
+                          : TileBuilder::column(one.recip(divisor.access));
     Access q = target(dst, Dtype::kF32);
     if (q.dtype != Dtype::kF32) q = temp(Dtype::kF32);
     b.tensor_scalar(q, numerator, AluOp::kMultiply, r);
@@ -57,7 +58,8 @@ Access Ops::divide(const Src& x, const Src& y, const Access& dst) {
   return dst.present() && dst.tensor != q.tensor ? cast(q, dst.dtype, dst) : q;
 }
 
-// Rounding goes through int32 (round to nearest even), which holds below 2^23; larger numbers are integers already.
+// Rounding goes through int32 (round to nearest even), which holds below 2^23; larger numbers are integers
+// already.
 Access Ops::round_even(const Access& x) {
   Access i = cast(x, Dtype::kI32);
   Access r = cast(x, Dtype::kF32);
@@ -110,8 +112,8 @@ Access Ops::expm1(const Access& x) {
   return y;
 }
 
-// The sine table covers [-pi, pi]. Reduction by 2*pi in three parts (the first two have few bits, so that k * part is
-// exact): good for |x| up to about 1e5. cos(x) = sin(x - 2*pi*(k - 1/4)).
+// The sine table covers [-pi, pi]. Reduction by 2*pi in three parts (the first two have few bits, so that k *
+// part is exact): good for |x| up to about 1e5. cos(x) = sin(x - 2*pi*(k - 1/4)).
 Access Ops::sine(const Access& x, bool cosine) {
   constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
   constexpr float kPart1 = 6.28125f, kPart2 = 0.0019350051879882812f, kPart3 = 3.0199159819e-7f;
@@ -164,11 +166,11 @@ Access Ops::atan2(const Src& y, const Src& x) {
   return fused(negative, AluOp::kAdd, imm(1), AluOp::kMultiply, t);
 }
 
-// Rational Chebyshev-like fit of exp(x^2) erfc(x) in t = 1/(1 + x/2), relative error 1.2e-7 before rounding; erfc(-x) =
-// 2 - erfc(x).
+// Rational Chebyshev-like fit of exp(x^2) erfc(x) in t = 1/(1 + x/2), relative error 1.2e-7 before rounding;
+// erfc(-x) = 2 - erfc(x).
 Access Ops::erfc(const Access& x) {
-  constexpr float kCoefficients[] = {0.17087277f, -0.82215223f, 1.48851587f, -1.13520398f, 0.27886807f,
-                                     -0.18628806f, 0.09678418f, 0.37409196f,  1.00002368f};
+  constexpr float kCoefficients[] = {0.17087277f,  -0.82215223f, 1.48851587f, -1.13520398f, 0.27886807f,
+                                     -0.18628806f, 0.09678418f,  0.37409196f, 1.00002368f};
   Access a = abs(x);
   Access t = recip(scalar2(a, AluOp::kMultiply, 0.5f, AluOp::kAdd, 1));
   Access p = scalar(t, AluOp::kMultiply, kCoefficients[0]);
@@ -185,7 +187,8 @@ Access Ops::erfc(const Access& x) {
 
 // Below 1: 2t / (1 - t^2), t = tanh(x/2).
 Access Ops::sinh(const Access& x) {
-  Access y = binary(AluOp::kSubtract, of(act(ActFunc::kExp, x, 1.0f, -kLn2)), of(act(ActFunc::kExp, x, -1.0f, -kLn2)));
+  Access y = binary(AluOp::kSubtract, of(act(ActFunc::kExp, x, 1.0f, -kLn2)),
+                    of(act(ActFunc::kExp, x, -1.0f, -kLn2)));
   Access t = act(ActFunc::kTanh, x, 0.5f);
   Access square = binary(AluOp::kMultiply, of(t), of(t));
   Access r = recip(scalar2(square, AluOp::kMultiply, -1, AluOp::kAdd, 1));
@@ -204,7 +207,8 @@ Access Ops::asinh(const Access& x) {
   Access square = binary(AluOp::kMultiply, of(a), of(a));
   Access r = recip(scalar(act(ActFunc::kSqrt, square, 1.0f, 1.0f), AluOp::kAdd, 1));
   Access y = log1p(binary(AluOp::kAdd, of(a), of(binary(AluOp::kMultiply, of(square), of(r)))));
-  select(y, scalar(act(ActFunc::kLog, a), AluOp::kAdd, kLn2), scalar(a, AluOp::kGreater, 1e9f, {}, Dtype::kU8));
+  select(y, scalar(act(ActFunc::kLog, a), AluOp::kAdd, kLn2),
+         scalar(a, AluOp::kGreater, 1e9f, {}, Dtype::kU8));
   return binary(AluOp::kMultiply, of(y), of(act(ActFunc::kSign, x)));
 }
 
@@ -232,7 +236,8 @@ Access Ops::divide_round(const Src& x, const Src& y, bool floor_mode, bool remai
   const Access& owner = floor_mode ? ty : tx;
   Access wrong = scalar(binary(AluOp::kMultiply, of(act(ActFunc::kSign, r)), of(act(ActFunc::kSign, owner))),
                         AluOp::kLess, 0);
-  // The quotient one step back is q - 1 (floor) or one nearer to zero (truncation); the remainder gains that many y.
+  // The quotient one step back is q - 1 (floor) or one nearer to zero (truncation); the remainder gains that
+  // many y.
   Access step = wrong;
   if (!floor_mode) {
     Access direction = binary(AluOp::kMultiply, of(act(ActFunc::kSign, tx)), of(act(ActFunc::kSign, ty)));
@@ -246,8 +251,8 @@ Access Ops::divide_round(const Src& x, const Src& y, bool floor_mode, bool remai
     return quotient;
   }
   r = binary(AluOp::kAdd, of(r), of(binary(AluOp::kMultiply, of(step), of(ty))));
-  // A remainder as large as the divisor: the quotient had been rounded down too far. (Python's remainder may round to
-  // the divisor itself.)
+  // A remainder as large as the divisor: the quotient had been rounded down too far. (Python's remainder may
+  // round to the divisor itself.)
   Access large = binary(floor_mode ? AluOp::kGreater : AluOp::kGreaterEqual, of(abs(r)), of(abs(ty)));
   Access back = binary(AluOp::kMultiply, of(large), of(abs(ty)));
   back = binary(AluOp::kMultiply, of(back), of(act(ActFunc::kSign, r)));

@@ -1,5 +1,5 @@
-// 32-bit integers. GpSimd adds, multiplies and compares them exactly (tile by tile, so constants are columns spread by
-// stride 0); bitwise operators run on the vector engine.
+// 32-bit integers. GpSimd adds, multiplies and compares them exactly (tile by tile, so constants are columns
+// spread by stride 0); bitwise operators run on the vector engine.
 #include "device_plugin/compiler/tilers/expr.h"
 
 namespace trnsim::compiler {
@@ -20,8 +20,9 @@ Access Ops::int_binary(AluOp op, const Access& x, const Access& y, const Access&
   return d;
 }
 
-// An FP32 estimate of the quotient leaves a remainder of at most a few hundred divisors (the products are exact modulo
-// 2^32); a second estimate from that remainder gives the nearest integer; its sign tells the rest.
+// An FP32 estimate of the quotient leaves a remainder of at most a few hundred divisors (the products are
+// exact modulo 2^32); a second estimate from that remainder gives the nearest integer; its sign tells the
+// rest.
 Access Ops::int_divide_round(const Access& x, const Access& y, bool floor_mode, bool remainder) {
   bool is_signed = x.dtype == Dtype::kI32;
   Access fx = cast(x, Dtype::kF32);

@@ -68,14 +68,15 @@ Access Ops::scalar(const Access& x, AluOp op0, float s0, const Access& dst, Dtyp
   return d;
 }
 
-Access Ops::scalar2(const Access& x, AluOp op0, float s0, AluOp op1, float s1, const Access& dst, Dtype dtype) {
+Access Ops::scalar2(const Access& x, AluOp op0, float s0, AluOp op1, float s1, const Access& dst,
+                    Dtype dtype) {
   Access d = target(dst, dtype);
   b.tensor_scalar(d, x, op0, TileBuilder::imm(s0), op1, TileBuilder::imm(s1));
   return d;
 }
 
-Access Ops::fused(const Access& x, AluOp op0, const ScalarOperand& s, AluOp op1, const Access& y, bool reverse,
-                  const Access& dst, Dtype dtype) {
+Access Ops::fused(const Access& x, AluOp op0, const ScalarOperand& s, AluOp op1, const Access& y,
+                  bool reverse, const Access& dst, Dtype dtype) {
   Access d = target(dst, dtype);
   isa::Instruction i;
   i.opcode = isa::Opcode::kScalarTensorTensor;
@@ -92,7 +93,8 @@ Access Ops::fused(const Access& x, AluOp op0, const ScalarOperand& s, AluOp op1,
   return d;
 }
 
-Access Ops::act(ActFunc f, const Access& x, const ScalarOperand& scale, const ScalarOperand& bias, const Access& dst) {
+Access Ops::act(ActFunc f, const Access& x, const ScalarOperand& scale, const ScalarOperand& bias,
+                const Access& dst) {
   Access d = target(dst, Dtype::kF32);
   b.activation(d, x, f, scale, bias);
   return d;
@@ -107,9 +109,7 @@ Access Ops::cast(const Access& x, Dtype dtype, const Access& dst) {
   return d;
 }
 
-Access Ops::abs(const Access& x) {
-  return fused(x, AluOp::kMultiply, TileBuilder::imm(-1), AluOp::kMax, x);
-}
+Access Ops::abs(const Access& x) { return fused(x, AluOp::kMultiply, TileBuilder::imm(-1), AluOp::kMax, x); }
 
 Access Ops::recip(const Access& x) {
   Access d = temp(Dtype::kF32);

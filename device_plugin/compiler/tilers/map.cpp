@@ -1,10 +1,10 @@
 // The map tiler: pointwise expressions and row chains (softmax, norms, reductions) over strided views.
 //
-// Axes are brought into memory order and merged where every operand allows it. Without reductions the outermost axes go
-// to the partitions. With reductions there are two ways: rows on partitions (the reduced axes lie in the free dims), or,
-// when there are few rows or the rows are contiguous across memory (a bias gradient), reduced axes on partitions: every
-// partition reduces its share and the shares are combined. A row that does not fit is processed in pieces, once per
-// level of reductions, recomputing the expression.
+// Axes are brought into memory order and merged where every operand allows it. Without reductions the
+// outermost axes go to the partitions. With reductions there are two ways: rows on partitions (the reduced
+// axes lie in the free dims), or, when there are few rows or the rows are contiguous across memory (a bias
+// gradient), reduced axes on partitions: every partition reduces its share and the shares are combined. A row
+// that does not fit is processed in pieces, once per level of reductions, recomputing the expression.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -16,8 +16,9 @@ namespace trnsim::compiler {
 
 namespace {
 
-constexpr int64_t kMinRunElements = 128;      // 512 bytes: shorter DMA runs waste bandwidth
-constexpr int64_t kTargetFree = 2048;         // elements per partition of one tile, for overlap of DMA and computation
+constexpr int64_t kMinRunElements = 128;  // 512 bytes: shorter DMA runs waste bandwidth
+constexpr int64_t kTargetFree =
+    2048;  // elements per partition of one tile, for overlap of DMA and computation
 constexpr int64_t kBudgetBytes = 88 * 1024;   // live tiles of one iteration; two iterations overlap
 constexpr int64_t kSingleBytes = 180 * 1024;  // a row that fits this is processed in one piece
 
@@ -126,7 +127,8 @@ class MapTiler {
     std::vector<int64_t> strides = lead->strides;
     std::stable_sort(order.begin(), order.end(), [&](int x, int y) {
       // Axes this operand does not have stay outside.
-      int64_t sx = strides[x] ? magnitude(strides[x]) : INT64_MAX, sy = strides[y] ? magnitude(strides[y]) : INT64_MAX;
+      int64_t sx = strides[x] ? magnitude(strides[x]) : INT64_MAX,
+              sy = strides[y] ? magnitude(strides[y]) : INT64_MAX;
       return sx > sy;
     });
     Box r = b;
@@ -152,7 +154,8 @@ class MapTiler {
     int64_t rows = box.product(AxisRole::kKept), length = box.product(AxisRole::kReduced);
     if (rows < 32 && length >= 512 && length >= rows) return true;
     // Rows that lie across memory: the innermost axis is a kept one.
-    bool across = box.rank() > 0 && box.role(box.rank() - 1) == AxisRole::kKept && box.sizes[box.rank() - 1] >= 8;
+    bool across =
+        box.rank() > 0 && box.role(box.rank() - 1) == AxisRole::kKept && box.sizes[box.rank() - 1] >= 8;
     return across && length >= 16;
   }
 
@@ -162,7 +165,8 @@ class MapTiler {
       if (length <= single_limit_) {
         int64_t rows = std::max<int64_t>(1, std::min(limit_, kTargetFree * 2) / length);
         int reduced_axes = 0;
-        for (int i = 0; i < part.rank(); ++i) reduced_axes += part.role(i) == AxisRole::kReduced && part.sizes[i] > 1;
+        for (int i = 0; i < part.rank(); ++i)
+          reduced_axes += part.role(i) == AxisRole::kReduced && part.sizes[i] > 1;
         if (reduced_axes <= 2) {
           for_each_piece(part, AxisRole::kKept, rows, 3 - reduced_axes,
                          [&](Box piece) { tiles_.emit(std::move(piece), {}); });
@@ -183,12 +187,15 @@ class MapTiler {
     int64_t rows = tiles_.only_float_sums() ? 1024 : 128;
     for_each_piece(box, AxisRole::kKept, std::min(rows, limit_), 2, [&](Box chunk) {
       int kept_axes = 0;
-      for (int i = 0; i < chunk.rank(); ++i) kept_axes += chunk.role(i) == AxisRole::kKept && chunk.sizes[i] > 1;
+      for (int i = 0; i < chunk.rank(); ++i)
+        kept_axes += chunk.role(i) == AxisRole::kKept && chunk.sizes[i] > 1;
       int64_t kept = chunk.product(AxisRole::kKept);
       std::vector<Box> pieces;
-      for (const Box& part : choose_partitions(chunk, AxisRole::kReduced, max_partition_axes_, kMinRunElements)) {
-        for_each_piece(part, AxisRole::kReduced, std::max<int64_t>(1, std::min(limit_, 2 * kTargetFree) / kept),
-                       3 - kept_axes, [&](Box piece) { pieces.push_back(std::move(piece)); });
+      for (const Box& part :
+           choose_partitions(chunk, AxisRole::kReduced, max_partition_axes_, kMinRunElements)) {
+        for_each_piece(part, AxisRole::kReduced,
+                       std::max<int64_t>(1, std::min(limit_, 2 * kTargetFree) / kept), 3 - kept_axes,
+                       [&](Box piece) { pieces.push_back(std::move(piece)); });
       }
       passes(pieces, true);
     });

@@ -24,7 +24,9 @@ void Box::split(int axis, int64_t outer) {
 }
 
 void Box::move_to_front(int axis) {
-  auto rotate = [axis](auto& list) { std::rotate(list.begin(), list.begin() + axis, list.begin() + axis + 1); };
+  auto rotate = [axis](auto& list) {
+    std::rotate(list.begin(), list.begin() + axis, list.begin() + axis + 1);
+  };
   rotate(sizes);
   rotate(roles);
   for (View& v : views) {
@@ -79,13 +81,15 @@ std::vector<Box> choose_partitions(const Box& box, AxisRole from, int max_axes, 
     }
     for (size_t i = 0; i < chosen.size(); ++i) b.roles[chosen[i]] = static_cast<int>(AxisRole::kPartition);
     // Later ones first, so that their order is kept in front.
-    for (size_t i = 0; i < chosen.size(); ++i) b.move_to_front(chosen[chosen.size() - 1 - i] + static_cast<int>(i));
+    for (size_t i = 0; i < chosen.size(); ++i)
+      b.move_to_front(chosen[chosen.size() - 1 - i] + static_cast<int>(i));
     result.push_back(std::move(b));
   }
   return result;
 }
 
-void for_each_piece(const Box& box, AxisRole role, int64_t limit, int max_axes, const std::function<void(Box)>& fn) {
+void for_each_piece(const Box& box, AxisRole role, int64_t limit, int max_axes,
+                    const std::function<void(Box)>& fn) {
   limit = std::max<int64_t>(limit, 1);
   std::vector<int> axes;
   std::vector<int64_t> chunk;

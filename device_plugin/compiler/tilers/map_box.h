@@ -1,4 +1,5 @@
-// A box of the iteration domain of a map: its axes in memory order and every operand's strides (internal to map*.cpp).
+// A box of the iteration domain of a map: its axes in memory order and every operand's strides (internal to
+// map*.cpp).
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,8 @@ namespace trnsim::compiler {
 
 enum class AxisRole : int { kPartition = 0, kKept = 1, kReduced = 2 };
 
-// All views have one stride per axis. Axes are ordered outermost first; partition axes, once chosen, come first.
+// All views have one stride per axis. Axes are ordered outermost first; partition axes, once chosen, come
+// first.
 struct Box {
   std::vector<int64_t> sizes;
   std::vector<int> roles;  // AxisRole
@@ -34,12 +36,13 @@ struct Box {
   void merge();
 };
 
-// Puts axes of role `from` on partitions, outermost first and at most `max_axes` of them; what does not divide well is
-// cut off. The last axis keeps runs of at least `min_run` elements. The boxes cover `box`.
+// Puts axes of role `from` on partitions, outermost first and at most `max_axes` of them; what does not
+// divide well is cut off. The last axis keeps runs of at least `min_run` elements. The boxes cover `box`.
 std::vector<Box> choose_partitions(const Box& box, AxisRole from, int max_axes, int64_t min_run);
 
-// Cuts the axes of role `role` so that a piece has at most `limit` elements of that role and at most `max_axes` axes
-// longer than 1; calls fn for every piece.
-void for_each_piece(const Box& box, AxisRole role, int64_t limit, int max_axes, const std::function<void(Box)>& fn);
+// Cuts the axes of role `role` so that a piece has at most `limit` elements of that role and at most
+// `max_axes` axes longer than 1; calls fn for every piece.
+void for_each_piece(const Box& box, AxisRole role, int64_t limit, int max_axes,
+                    const std::function<void(Box)>& fn);
 
 }  // namespace trnsim::compiler

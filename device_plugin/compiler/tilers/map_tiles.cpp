@@ -90,7 +90,8 @@ uint64_t MapTiles::traffic_bytes() const {
   for (const View& v : views_) {
     if (v.buffer < 0) continue;
     uint64_t n = isa::dtype_bytes(v.dtype);
-    for (size_t i = 0; i < v.sizes.size(); ++i) n *= v.strides[i] != 0 ? static_cast<uint64_t>(v.sizes[i]) : 1;
+    for (size_t i = 0; i < v.sizes.size(); ++i)
+      n *= v.strides[i] != 0 ? static_cast<uint64_t>(v.sizes[i]) : 1;
     bytes += n;
   }
   return bytes;
@@ -148,7 +149,8 @@ int64_t MapTiles::bytes_per_element() const {
   return (aside.peak_sbuf_bytes() + kElements - 1) / kElements;
 }
 
-// ---- one tile ----------------------------------------------------------------------------------------------------
+// ---- one tile
+// ----------------------------------------------------------------------------------------------------
 
 struct MapTiles::Frame {
   Box box;
@@ -186,7 +188,8 @@ MapTiles::Frame MapTiles::make_frame(Box box, bool across, const std::vector<int
     f.tiles.dims.push_back(1);
     f.tiles.reduced.push_back(false);
   }
-  if (f.tiles.dims.size() > 4) throw_unsupported("a map over strided operands that needs more than 4 free dims");
+  if (f.tiles.dims.size() > 4)
+    throw_unsupported("a map over strided operands that needs more than 4 free dims");
   return f;
 }
 
@@ -290,8 +293,8 @@ void MapTiles::accumulate(const Access& acc, const Access& value, int32_t reduce
   reduce_into(tile_, acc, value, e.reduce, kernel_.exprs[e.a].dtype);
 }
 
-// Float sums: a product with ones, which leaves the sum over the partitions in every partition. Others: all shares go
-// to one partition, are reduced there and are sent back to all.
+// Float sums: a product with ones, which leaves the sum over the partitions in every partition. Others: all
+// shares go to one partition, are reduced there and are sent back to all.
 Access MapTiles::combine_values(const Access& partial, ReduceOp op, Dtype expr_class, int partitions) {
   std::vector<int64_t> dims(partial.size.begin(), partial.size.begin() + partial.num_dims);
   if (partial.num_partitions == 1 && partitions == 1) return partial;
@@ -337,14 +340,15 @@ Access MapTiles::combine_values(const Access& partial, ReduceOp op, Dtype expr_c
   return reshape(result, dims);
 }
 
-std::vector<Access> MapTiles::emit_partials(Box box, const std::vector<int32_t>& reduces, const RowValues& known,
-                                            bool across) {
+std::vector<Access> MapTiles::emit_partials(Box box, const std::vector<int32_t>& reduces,
+                                            const RowValues& known, bool across) {
   EmitOptions options;
   options.known = &known;
   options.across = across;
   std::vector<Access> values;
   Frame f = make_frame(std::move(box), across, reduces);
-  emit_roots(f, options, reduces, {}, [&](const std::vector<Access>& v) { values = v; }, true);
+  emit_roots(
+      f, options, reduces, {}, [&](const std::vector<Access>& v) { values = v; }, true);
   // Accumulators must be tiles of their own, dense and in the dtype of the class.
   for (size_t i = 0; i < values.size(); ++i) {
     Access& v = values[i];
@@ -370,7 +374,8 @@ void MapTiles::emit(Box box, const EmitOptions& options) {
     if (o.row ? !options.row_outputs : !options.full_outputs) continue;
     list.push_back(&o);
     roots.push_back(o.expr);
-    into.push_back(tile_.sbuf(f.tiles.partitions, o.row ? row_dims : f.tiles.dims, tile_dtype(views_[o.view].dtype)));
+    into.push_back(
+        tile_.sbuf(f.tiles.partitions, o.row ? row_dims : f.tiles.dims, tile_dtype(views_[o.view].dtype)));
   }
   if (roots.empty()) return;
   emit_roots(f, options, roots, into, nullptr, false);
@@ -393,8 +398,8 @@ void MapTiles::emit(Box box, const EmitOptions& options) {
 }
 
 void MapTiles::emit_roots(Frame& f, const EmitOptions& options, const std::vector<int32_t>& roots,
-                          const std::vector<Access>& into, const std::function<void(const std::vector<Access>&)>& done,
-                          bool partial) {
+                          const std::vector<Access>& into,
+                          const std::function<void(const std::vector<Access>&)>& done, bool partial) {
   const Box& b = f.box;
   std::vector<bool> need = needed(roots, options.known);
   ExprTiles& t = f.tiles;

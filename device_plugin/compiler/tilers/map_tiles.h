@@ -37,14 +37,16 @@ class MapTiles {
   bool only_float_sums() const;
   uint64_t operations() const { return operations_; }
   uint64_t traffic_bytes() const;
-  // SBUF bytes per partition and tile element at the fullest point, found by emitting the expression once aside.
+  // SBUF bytes per partition and tile element at the fullest point, found by emitting the expression once
+  // aside.
   int64_t bytes_per_element() const;
   // kReduce nodes that are live, by depth.
   std::vector<std::vector<int32_t>> reduce_levels() const;
 
   void emit(Box box, const EmitOptions& options);
   // Partial row values (not combined over partitions) of the given kReduce nodes; fresh tiles.
-  std::vector<Access> emit_partials(Box box, const std::vector<int32_t>& reduces, const RowValues& known, bool across);
+  std::vector<Access> emit_partials(Box box, const std::vector<int32_t>& reduces, const RowValues& known,
+                                    bool across);
   Access combine(const Access& partial, int32_t reduce, int partitions);
   void accumulate(const Access& acc, const Access& value, int32_t reduce);
 
@@ -53,8 +55,8 @@ class MapTiles {
   void mark_live();
   Frame make_frame(Box box, bool across, const std::vector<int32_t>& roots);
   void emit_roots(Frame& frame, const EmitOptions& options, const std::vector<int32_t>& roots,
-                  const std::vector<Access>& into, const std::function<void(const std::vector<Access>&)>& done,
-                  bool partial);
+                  const std::vector<Access>& into,
+                  const std::function<void(const std::vector<Access>&)>& done, bool partial);
   Access load(const Box& box, int view, const std::vector<int>& dims);
   Access iota_tile(const Frame& frame, int view);
   Access combine_values(const Access& partial, ReduceOp op, Dtype expr_class, int partitions);
@@ -65,8 +67,8 @@ class MapTiles {
   const KernelContext& context_;
   TileBuilder& tile_;
   std::vector<View> views_;
-  std::vector<int> input_view_;   // per kernel input, -1: not used
-  std::map<int, int> iotas_;      // domain axis -> pseudo view
+  std::vector<int> input_view_;  // per kernel input, -1: not used
+  std::map<int, int> iotas_;     // domain axis -> pseudo view
   std::vector<Output> outputs_;
   std::vector<bool> live_;
   int num_reduced_axes_ = 0;
@@ -76,7 +78,8 @@ class MapTiles {
     Access hbm, tile;
     int partitions = 0;
   };
-  std::map<int, Cached> cache_;  // last tile loaded per view: operands that do not change between tiles load once
+  std::map<int, Cached>
+      cache_;  // last tile loaded per view: operands that do not change between tiles load once
 };
 
 }  // namespace trnsim::compiler

@@ -1,5 +1,5 @@
-// Running sums, products, maxima and minima along one axis: rows on partitions, the axis in the free dim in pieces that
-// hand on their last element.
+// Running sums, products, maxima and minima along one axis: rows on partitions, the axis in the free dim in
+// pieces that hand on their last element.
 #include <algorithm>
 #include <cmath>
 
@@ -53,7 +53,8 @@ Access scan_floats(TileBuilder& tile, const Access& x, ReduceOp op, const Access
     second.size[0] = x.size[0];
     second.step[0] = 0;
   }
-  tile.scan(r, x, second, alu, alu, carry.present() ? TileBuilder::column(carry) : TileBuilder::imm(identity_of(op)));
+  tile.scan(r, x, second, alu, alu,
+            carry.present() ? TileBuilder::column(carry) : TileBuilder::imm(identity_of(op)));
   return r;
 }
 
@@ -65,7 +66,8 @@ Access scan_integers(TileBuilder& tile, const Access& x, ReduceOp op, const Acce
   for (int64_t step = 1; step < n; step *= 2) {
     Access next = tile.sbuf(x.num_partitions, {n}, Dtype::kI32);
     tile.copy(slice(next, 0, 0, step), slice(r, 0, 0, step));
-    tile.tensor_tensor(slice(next, 0, step, n - step), slice(r, 0, step, n - step), slice(r, 0, 0, n - step), alu);
+    tile.tensor_tensor(slice(next, 0, step, n - step), slice(r, 0, step, n - step), slice(r, 0, 0, n - step),
+                       alu);
     r = next;
   }
   if (carry.present()) {
@@ -103,10 +105,12 @@ void tile_scan(const ScanKernel& kernel, const KernelContext& context, TileBuild
   box.roles.assign(rank, static_cast<int>(AxisRole::kKept));
   box.roles.back() = static_cast<int>(AxisRole::kReduced);
   bool floats = isa::is_float(input.dtype);
-  if (floats != isa::is_float(out.dtype)) throw_internal("a scan whose result is of another class than its input");
+  if (floats != isa::is_float(out.dtype))
+    throw_internal("a scan whose result is of another class than its input");
   box.merge();
-  tile.add_work(static_cast<uint64_t>(out.numel()), static_cast<uint64_t>(out.numel()) *
-                                                         (isa::dtype_bytes(input.dtype) + isa::dtype_bytes(out.dtype)));
+  tile.add_work(
+      static_cast<uint64_t>(out.numel()),
+      static_cast<uint64_t>(out.numel()) * (isa::dtype_bytes(input.dtype) + isa::dtype_bytes(out.dtype)));
   for (const Box& part : choose_partitions(box, AxisRole::kKept, 2, 1)) {
     for_each_piece(part, AxisRole::kKept, 1, 0, [&](const Box& row) {
       Access carry;

@@ -9,8 +9,8 @@ using namespace trnsim::compiler::testing;
 
 namespace {
 
-// Runs the streams in a random order. DMA is asynchronous: once triggered, its effect happens at a random later time,
-// in order per queue.
+// Runs the streams in a random order. DMA is asynchronous: once triggered, its effect happens at a random
+// later time, in order per queue.
 void run_shuffled(const isa::Program& program, const std::vector<exec::HbmTensor>& hbm, Random& random) {
   exec::Core core;
   std::array<int64_t, isa::kNumSemaphores> semaphores{};
@@ -239,7 +239,8 @@ TEST_CASE("compile times", "[.benchmark]") {
   auto time_us = [](auto&& fn, int repeat) {
     auto start = std::chrono::steady_clock::now();
     for (int i = 0; i < repeat; ++i) fn();
-    return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count() / repeat;
+    return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count() /
+           repeat;
   };
   Setup small = chain({64, 64}, false);
   isa::Program p;

@@ -51,7 +51,8 @@ inline View dense(int buffer, Dtype dtype, std::vector<int64_t> sizes) {
   v.dtype = dtype;
   v.sizes = sizes;
   v.strides.assign(sizes.size(), 1);
-  for (int i = static_cast<int>(sizes.size()) - 2; i >= 0; --i) v.strides[i] = v.strides[i + 1] * sizes[i + 1];
+  for (int i = static_cast<int>(sizes.size()) - 2; i >= 0; --i)
+    v.strides[i] = v.strides[i + 1] * sizes[i + 1];
   return v;
 }
 
@@ -123,11 +124,13 @@ inline Memory execute(const Setup& s, const isa::Program& program) {
 
 inline bool close(float a, float b, double rtol, double atol) {
   if (a == b || (a != a && b != b)) return true;
-  return std::fabs(static_cast<double>(a) - b) <= atol + rtol * std::fabs(b) && std::isfinite(a) && std::isfinite(b);
+  return std::fabs(static_cast<double>(a) - b) <= atol + rtol * std::fabs(b) && std::isfinite(a) &&
+         std::isfinite(b);
 }
 
 // Empty when equal, else the first difference.
-inline std::string difference(const Setup& s, const Memory& got, const Memory& want, double rtol, double atol) {
+inline std::string difference(const Setup& s, const Memory& got, const Memory& want, double rtol,
+                              double atol) {
   for (size_t i = 0; i < want.size(); ++i) {
     const Buffer& b = s.list.buffers[i];
     size_t bytes = isa::dtype_bytes(b.dtype);

@@ -60,7 +60,8 @@ Setup integers(const std::vector<std::vector<int32_t>>& operands, ExprOp op, Dty
     k.inputs.push_back(dense(b, cls, {n}));
     k.exprs.push_back(input(static_cast<int>(k.exprs.size()), cls));
   }
-  k.exprs.push_back(node(op, out_dtype == Dtype::kBool ? Dtype::kBool : cls, 0, operands.size() > 1 ? 1 : -1));
+  k.exprs.push_back(
+      node(op, out_dtype == Dtype::kBool ? Dtype::kBool : cls, 0, operands.size() > 1 ? 1 : -1));
   int out = s.add_buffer(out_dtype, n, Buffer::Kind::kOutput);
   k.outputs.push_back({dense(out, out_dtype, {n}), static_cast<int>(k.exprs.size()) - 1});
   s.list.kernels.push_back(k);
@@ -84,7 +85,8 @@ std::vector<float> sample(const Case& c, Random& random) {
     v.push_back(std::max(m, c.low));
   }
   if (c.special) {
-    for (float x : {0.0f, 1.0f, -1.0f, 0.5f, -0.5f, 1.5f, 2.5f, -2.5f, 3.0f, kInf, -kInf, NAN}) v.push_back(x);
+    for (float x : {0.0f, 1.0f, -1.0f, 0.5f, -0.5f, 1.5f, 2.5f, -2.5f, 3.0f, kInf, -kInf, NAN})
+      v.push_back(x);
   }
   return v;
 }
@@ -149,10 +151,14 @@ TEST_CASE("unary functions of floats agree with the reference") {
 TEST_CASE("binary functions of floats agree with the reference") {
   Random random(2);
   const Case cases[] = {
-      {ExprOp::kAdd, "add", -10, 10, true},       {ExprOp::kSub, "sub", -10, 10, true},
-      {ExprOp::kMul, "mul", -10, 10, true},       {ExprOp::kDiv, "div", -10, 10, true, 2e-7},
-      {ExprOp::kMax, "max", -10, 10, true},       {ExprOp::kMin, "min", -10, 10, true},
-      {ExprOp::kAtan2, "atan2", -10, 10, false},  {ExprOp::kFloorDiv, "floor_div", -50, 50, false, 0},
+      {ExprOp::kAdd, "add", -10, 10, true},
+      {ExprOp::kSub, "sub", -10, 10, true},
+      {ExprOp::kMul, "mul", -10, 10, true},
+      {ExprOp::kDiv, "div", -10, 10, true, 2e-7},
+      {ExprOp::kMax, "max", -10, 10, true},
+      {ExprOp::kMin, "min", -10, 10, true},
+      {ExprOp::kAtan2, "atan2", -10, 10, false},
+      {ExprOp::kFloorDiv, "floor_div", -50, 50, false, 0},
       {ExprOp::kTruncDiv, "trunc_div", -50, 50, false, 0},
       {ExprOp::kRemainder, "remainder", -50, 50, false, 1e-5, 1e-5},
       {ExprOp::kFmod, "fmod", -50, 50, false, 1e-5, 1e-5},
@@ -164,8 +170,8 @@ TEST_CASE("binary functions of floats agree with the reference") {
     std::shuffle(y.begin(), y.end(), random);
     check_map(floats({x, y}, c.op, Dtype::kF32), c.rtol, c.atol);
   }
-  for (ExprOp op : {ExprOp::kEq, ExprOp::kNe, ExprOp::kLt, ExprOp::kLe, ExprOp::kGt, ExprOp::kGe, ExprOp::kAnd,
-                    ExprOp::kOr, ExprOp::kXor}) {
+  for (ExprOp op : {ExprOp::kEq, ExprOp::kNe, ExprOp::kLt, ExprOp::kLe, ExprOp::kGt, ExprOp::kGe,
+                    ExprOp::kAnd, ExprOp::kOr, ExprOp::kXor}) {
     std::vector<float> x = sample(cases[0], random), y = x;
     std::shuffle(y.begin() + 150, y.end(), random);
     check_map(floats({x, y}, op, Dtype::kBool));
@@ -228,7 +234,8 @@ TEST_CASE("32-bit integers are exact") {
     }
     for (ExprOp op : {ExprOp::kShl, ExprOp::kShr}) check_map(integers({x, amount}, op, cls, cls));
     check_map(integers({x, exponent}, ExprOp::kPow, cls, cls));
-    for (ExprOp op : {ExprOp::kEq, ExprOp::kNe, ExprOp::kLt, ExprOp::kLe, ExprOp::kGt, ExprOp::kGe, ExprOp::kAnd}) {
+    for (ExprOp op :
+         {ExprOp::kEq, ExprOp::kNe, ExprOp::kLt, ExprOp::kLe, ExprOp::kGt, ExprOp::kGe, ExprOp::kAnd}) {
       INFO(static_cast<int>(op));
       check_map(integers({x, y}, op, cls, Dtype::kBool));
     }
@@ -247,10 +254,10 @@ TEST_CASE("casts follow PyTorch") {
   struct To {
     Dtype cls, cast_to, out;
   };
-  const To targets[] = {{Dtype::kI32, Dtype::kI32, Dtype::kI32}, {Dtype::kI32, Dtype::kI8, Dtype::kI8},
-                        {Dtype::kI32, Dtype::kU8, Dtype::kU8},   {Dtype::kI32, Dtype::kI16, Dtype::kI16},
-                        {Dtype::kI32, Dtype::kI64, Dtype::kI64}, {Dtype::kBool, Dtype::kBool, Dtype::kBool},
-                        {Dtype::kF32, Dtype::kBF16, Dtype::kF32}, {Dtype::kF32, Dtype::kF16, Dtype::kF16},
+  const To targets[] = {{Dtype::kI32, Dtype::kI32, Dtype::kI32},   {Dtype::kI32, Dtype::kI8, Dtype::kI8},
+                        {Dtype::kI32, Dtype::kU8, Dtype::kU8},     {Dtype::kI32, Dtype::kI16, Dtype::kI16},
+                        {Dtype::kI32, Dtype::kI64, Dtype::kI64},   {Dtype::kBool, Dtype::kBool, Dtype::kBool},
+                        {Dtype::kF32, Dtype::kBF16, Dtype::kF32},  {Dtype::kF32, Dtype::kF16, Dtype::kF16},
                         {Dtype::kF32, Dtype::kBF16, Dtype::kBF16}, {Dtype::kF32, Dtype::kF32, Dtype::kF64}};
   for (const To& t : targets) {
     Setup s;

@@ -61,7 +61,8 @@ std::vector<int64_t> random_domain(Random& r, int64_t limit) {
 }
 
 Dtype random_float(Random& r) {
-  static const Dtype kDtypes[] = {Dtype::kF32, Dtype::kF32, Dtype::kF32, Dtype::kBF16, Dtype::kF16, Dtype::kF64};
+  static const Dtype kDtypes[] = {Dtype::kF32,  Dtype::kF32, Dtype::kF32,
+                                  Dtype::kBF16, Dtype::kF16, Dtype::kF64};
   return kDtypes[pick(r, 0, 5)];
 }
 
@@ -73,7 +74,8 @@ void grow(MapKernel& k, Setup& s, Random& r, int count) {
     if (k.exprs[a].dtype != Dtype::kF32) a = 0;
     if (k.exprs[b].dtype != Dtype::kF32) b = 0;
     static const ExprOp kBinary[] = {ExprOp::kAdd, ExprOp::kSub, ExprOp::kMul, ExprOp::kMax, ExprOp::kMin};
-    static const ExprOp kUnary[] = {ExprOp::kTanh, ExprOp::kSigmoid, ExprOp::kAbs, ExprOp::kNeg, ExprOp::kRelu};
+    static const ExprOp kUnary[] = {ExprOp::kTanh, ExprOp::kSigmoid, ExprOp::kAbs, ExprOp::kNeg,
+                                    ExprOp::kRelu};
     switch (pick(r, 0, 6)) {
       case 0:
       case 1:
@@ -195,7 +197,8 @@ TEST_CASE("integer reductions are exact modulo 2^32") {
     MapKernel k;
     k.domain = random_domain(r, 30000);
     k.num_kept = pick(r, 0, static_cast<int>(k.domain.size()));
-    Dtype dtype = std::vector<Dtype>{Dtype::kI32, Dtype::kI64, Dtype::kU8, Dtype::kI8, Dtype::kBool}[seed % 5];
+    Dtype dtype =
+        std::vector<Dtype>{Dtype::kI32, Dtype::kI64, Dtype::kU8, Dtype::kI8, Dtype::kBool}[seed % 5];
     k.inputs.push_back(random_view(s, r, dtype, k.domain, Buffer::Kind::kInput, false));
     float range = isa::dtype_bytes(dtype) >= 4 ? 1.5e9f : 100.0f;
     fill(s, k.inputs[0].buffer, r, dtype == Dtype::kU8 || dtype == Dtype::kBool ? 0 : -range,
@@ -224,8 +227,9 @@ TEST_CASE("softmax over long and short rows, over outer and inner axes") {
     std::vector<int64_t> domain;
     std::vector<int64_t> strides;
   };
-  for (const Shape& shape : {Shape{{300, 10}, {10, 1}}, Shape{{5, 3000}, {3000, 1}}, Shape{{3, 100000}, {100000, 1}},
-                             Shape{{200, 64}, {1, 200}}, Shape{{130, 20000}, {20000, 1}}}) {
+  for (const Shape& shape :
+       {Shape{{300, 10}, {10, 1}}, Shape{{5, 3000}, {3000, 1}}, Shape{{3, 100000}, {100000, 1}},
+        Shape{{200, 64}, {1, 200}}, Shape{{130, 20000}, {20000, 1}}}) {
     Random r(7);
     Setup s;
     MapKernel k;
@@ -301,7 +305,8 @@ TEST_CASE("moves copy any strides bit for bit") {
         to += rest % sizes[a] * m.dst.strides[a];
         rest /= sizes[a];
       }
-      equal = std::memcmp(got[m.dst.buffer].data() + to * bytes, s.memory[m.src.buffer].data() + from * bytes, bytes) == 0;
+      equal = std::memcmp(got[m.dst.buffer].data() + to * bytes, s.memory[m.src.buffer].data() + from * bytes,
+                          bytes) == 0;
     }
     CHECK(equal);
   }
@@ -322,7 +327,8 @@ TEST_CASE("scans run along any axis") {
     Dtype d = floats ? Dtype::kF32 : Dtype::kI64;
     k.input = random_view(s, r, d, sizes, Buffer::Kind::kInput, false);
     k.out = random_view(s, r, d, sizes, Buffer::Kind::kOutput, false);
-    fill(s, k.input.buffer, r, k.op == ReduceOp::kProd && floats ? 0.95f : -3, k.op == ReduceOp::kProd && floats ? 1.05f : 4);
+    fill(s, k.input.buffer, r, k.op == ReduceOp::kProd && floats ? 0.95f : -3,
+         k.op == ReduceOp::kProd && floats ? 1.05f : 4);
     s.list.kernels.push_back(k);
     INFO("seed " << seed);
     Memory got = execute(s, compile(s));
@@ -341,7 +347,8 @@ TEST_CASE("scans run along any axis") {
       double f = 0;
       int64_t t = 0;
       for (int64_t j = 0; j < length; ++j) {
-        reference::Number v = reference::read(s.memory, k.input, from + j * k.input.strides[k.axis], Dtype::kI32);
+        reference::Number v =
+            reference::read(s.memory, k.input, from + j * k.input.strides[k.axis], Dtype::kI32);
         if (j == 0) {
           f = v.f;
           t = v.i;

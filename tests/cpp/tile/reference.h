@@ -1,5 +1,5 @@
-// A plain evaluator of map kernels, written from the meaning of the expression operators (PyTorch on the CPU) and
-// sharing nothing with the tiler.
+// A plain evaluator of map kernels, written from the meaning of the expression operators (PyTorch on the CPU)
+// and sharing nothing with the tiler.
 #pragma once
 
 #include <cmath>
@@ -76,66 +76,115 @@ inline int64_t floor_div(int64_t a, int64_t b) {
 inline float unary(ExprOp op, float x) {
   double d = x;
   switch (op) {
-    case ExprOp::kNeg: return -x;
-    case ExprOp::kAbs: return std::fabs(x);
-    case ExprOp::kSign: return static_cast<float>((x > 0) - (x < 0));
-    case ExprOp::kSqrt: return static_cast<float>(std::sqrt(d));
-    case ExprOp::kRsqrt: return static_cast<float>(1.0 / std::sqrt(d));
-    case ExprOp::kReciprocal: return 1.0f / x;
-    case ExprOp::kExp: return static_cast<float>(std::exp(d));
-    case ExprOp::kExpm1: return static_cast<float>(std::expm1(d));
-    case ExprOp::kExp2: return static_cast<float>(std::exp2(d));
-    case ExprOp::kLog: return static_cast<float>(std::log(d));
-    case ExprOp::kLog1p: return static_cast<float>(std::log1p(d));
-    case ExprOp::kLog2: return static_cast<float>(std::log2(d));
-    case ExprOp::kLog10: return static_cast<float>(std::log10(d));
-    case ExprOp::kSin: return static_cast<float>(std::sin(d));
-    case ExprOp::kCos: return static_cast<float>(std::cos(d));
-    case ExprOp::kTan: return static_cast<float>(std::tan(d));
-    case ExprOp::kAsin: return static_cast<float>(std::asin(d));
-    case ExprOp::kAcos: return static_cast<float>(std::acos(d));
-    case ExprOp::kAtan: return static_cast<float>(std::atan(d));
-    case ExprOp::kSinh: return static_cast<float>(std::sinh(d));
-    case ExprOp::kCosh: return static_cast<float>(std::cosh(d));
-    case ExprOp::kTanh: return static_cast<float>(std::tanh(d));
-    case ExprOp::kAsinh: return static_cast<float>(std::asinh(d));
-    case ExprOp::kAcosh: return static_cast<float>(std::acosh(d));
-    case ExprOp::kAtanh: return static_cast<float>(std::atanh(d));
-    case ExprOp::kErf: return static_cast<float>(std::erf(d));
-    case ExprOp::kErfc: return static_cast<float>(std::erfc(d));
-    case ExprOp::kSigmoid: return static_cast<float>(1 / (1 + std::exp(-d)));
-    case ExprOp::kGelu: return static_cast<float>(0.5 * d * (1 + std::erf(d * M_SQRT1_2)));
+    case ExprOp::kNeg:
+      return -x;
+    case ExprOp::kAbs:
+      return std::fabs(x);
+    case ExprOp::kSign:
+      return static_cast<float>((x > 0) - (x < 0));
+    case ExprOp::kSqrt:
+      return static_cast<float>(std::sqrt(d));
+    case ExprOp::kRsqrt:
+      return static_cast<float>(1.0 / std::sqrt(d));
+    case ExprOp::kReciprocal:
+      return 1.0f / x;
+    case ExprOp::kExp:
+      return static_cast<float>(std::exp(d));
+    case ExprOp::kExpm1:
+      return static_cast<float>(std::expm1(d));
+    case ExprOp::kExp2:
+      return static_cast<float>(std::exp2(d));
+    case ExprOp::kLog:
+      return static_cast<float>(std::log(d));
+    case ExprOp::kLog1p:
+      return static_cast<float>(std::log1p(d));
+    case ExprOp::kLog2:
+      return static_cast<float>(std::log2(d));
+    case ExprOp::kLog10:
+      return static_cast<float>(std::log10(d));
+    case ExprOp::kSin:
+      return static_cast<float>(std::sin(d));
+    case ExprOp::kCos:
+      return static_cast<float>(std::cos(d));
+    case ExprOp::kTan:
+      return static_cast<float>(std::tan(d));
+    case ExprOp::kAsin:
+      return static_cast<float>(std::asin(d));
+    case ExprOp::kAcos:
+      return static_cast<float>(std::acos(d));
+    case ExprOp::kAtan:
+      return static_cast<float>(std::atan(d));
+    case ExprOp::kSinh:
+      return static_cast<float>(std::sinh(d));
+    case ExprOp::kCosh:
+      return static_cast<float>(std::cosh(d));
+    case ExprOp::kTanh:
+      return static_cast<float>(std::tanh(d));
+    case ExprOp::kAsinh:
+      return static_cast<float>(std::asinh(d));
+    case ExprOp::kAcosh:
+      return static_cast<float>(std::acosh(d));
+    case ExprOp::kAtanh:
+      return static_cast<float>(std::atanh(d));
+    case ExprOp::kErf:
+      return static_cast<float>(std::erf(d));
+    case ExprOp::kErfc:
+      return static_cast<float>(std::erfc(d));
+    case ExprOp::kSigmoid:
+      return static_cast<float>(1 / (1 + std::exp(-d)));
+    case ExprOp::kGelu:
+      return static_cast<float>(0.5 * d * (1 + std::erf(d * M_SQRT1_2)));
     case ExprOp::kGeluTanh:
       return static_cast<float>(0.5 * d * (1 + std::tanh(std::sqrt(2 / M_PI) * (d + 0.044715 * d * d * d))));
-    case ExprOp::kSilu: return static_cast<float>(d / (1 + std::exp(-d)));
-    case ExprOp::kSoftplus: return static_cast<float>(d > 20 ? d : std::log1p(std::exp(d)));
-    case ExprOp::kMish: return static_cast<float>(d * std::tanh(d > 20 ? d : std::log1p(std::exp(d))));
-    case ExprOp::kRelu: return x != x ? x : (x > 0 ? x : 0.0f);
-    case ExprOp::kSquare: return x * x;
-    case ExprOp::kFloor: return std::floor(x);
-    case ExprOp::kCeil: return std::ceil(x);
-    case ExprOp::kRound: return std::nearbyint(x);
-    case ExprOp::kTrunc: return std::trunc(x);
-    default: throw std::logic_error("unary");
+    case ExprOp::kSilu:
+      return static_cast<float>(d / (1 + std::exp(-d)));
+    case ExprOp::kSoftplus:
+      return static_cast<float>(d > 20 ? d : std::log1p(std::exp(d)));
+    case ExprOp::kMish:
+      return static_cast<float>(d * std::tanh(d > 20 ? d : std::log1p(std::exp(d))));
+    case ExprOp::kRelu:
+      return x != x ? x : (x > 0 ? x : 0.0f);
+    case ExprOp::kSquare:
+      return x * x;
+    case ExprOp::kFloor:
+      return std::floor(x);
+    case ExprOp::kCeil:
+      return std::ceil(x);
+    case ExprOp::kRound:
+      return std::nearbyint(x);
+    case ExprOp::kTrunc:
+      return std::trunc(x);
+    default:
+      throw std::logic_error("unary");
   }
 }
 
 inline float binary(ExprOp op, float x, float y) {
   switch (op) {
-    case ExprOp::kAdd: return x + y;
-    case ExprOp::kSub: return x - y;
-    case ExprOp::kMul: return x * y;
-    case ExprOp::kDiv: return x / y;
-    case ExprOp::kPow: return static_cast<float>(std::pow(static_cast<double>(x), static_cast<double>(y)));
-    case ExprOp::kMax: return x != x || y != y ? NAN : (x > y ? x : y);
-    case ExprOp::kMin: return x != x || y != y ? NAN : (x < y ? x : y);
-    case ExprOp::kAtan2: return static_cast<float>(std::atan2(static_cast<double>(x), static_cast<double>(y)));
-    case ExprOp::kFmod: return std::fmod(x, y);
+    case ExprOp::kAdd:
+      return x + y;
+    case ExprOp::kSub:
+      return x - y;
+    case ExprOp::kMul:
+      return x * y;
+    case ExprOp::kDiv:
+      return x / y;
+    case ExprOp::kPow:
+      return static_cast<float>(std::pow(static_cast<double>(x), static_cast<double>(y)));
+    case ExprOp::kMax:
+      return x != x || y != y ? NAN : (x > y ? x : y);
+    case ExprOp::kMin:
+      return x != x || y != y ? NAN : (x < y ? x : y);
+    case ExprOp::kAtan2:
+      return static_cast<float>(std::atan2(static_cast<double>(x), static_cast<double>(y)));
+    case ExprOp::kFmod:
+      return std::fmod(x, y);
     case ExprOp::kRemainder: {
       float m = std::fmod(x, y);
       return m != 0 && (y < 0) != (m < 0) ? m + y : m;
     }
-    case ExprOp::kTruncDiv: return std::trunc(x / y);
+    case ExprOp::kTruncDiv:
+      return std::trunc(x / y);
     case ExprOp::kFloorDiv: {
       if (y == 0) return x / y;
       float m = std::fmod(x, y), d = (x - m) / y;
@@ -144,32 +193,48 @@ inline float binary(ExprOp op, float x, float y) {
       float f = std::floor(d);
       return d - f > 0.5f ? f + 1 : f;
     }
-    default: throw std::logic_error("binary");
+    default:
+      throw std::logic_error("binary");
   }
 }
 
 inline int64_t binary_int(ExprOp op, int64_t x, int64_t y, Dtype cls) {
   switch (op) {
-    case ExprOp::kAdd: return wrap(x + y, cls);
-    case ExprOp::kSub: return wrap(x - y, cls);
-    case ExprOp::kMul: return wrap(static_cast<int64_t>(static_cast<uint64_t>(x) * static_cast<uint64_t>(y)), cls);
-    case ExprOp::kMax: return std::max(x, y);
-    case ExprOp::kMin: return std::min(x, y);
-    case ExprOp::kFloorDiv: return wrap(floor_div(x, y), cls);
-    case ExprOp::kTruncDiv: return wrap(x / y, cls);
-    case ExprOp::kRemainder: return x - floor_div(x, y) * y;
-    case ExprOp::kFmod: return x % y;
+    case ExprOp::kAdd:
+      return wrap(x + y, cls);
+    case ExprOp::kSub:
+      return wrap(x - y, cls);
+    case ExprOp::kMul:
+      return wrap(static_cast<int64_t>(static_cast<uint64_t>(x) * static_cast<uint64_t>(y)), cls);
+    case ExprOp::kMax:
+      return std::max(x, y);
+    case ExprOp::kMin:
+      return std::min(x, y);
+    case ExprOp::kFloorDiv:
+      return wrap(floor_div(x, y), cls);
+    case ExprOp::kTruncDiv:
+      return wrap(x / y, cls);
+    case ExprOp::kRemainder:
+      return x - floor_div(x, y) * y;
+    case ExprOp::kFmod:
+      return x % y;
     case ExprOp::kPow: {
       int64_t r = 1;
       for (int64_t i = 0; i < y; ++i) r = wrap(r * x, cls);
       return r;
     }
-    case ExprOp::kBitAnd: return x & y;
-    case ExprOp::kBitOr: return x | y;
-    case ExprOp::kBitXor: return wrap(x ^ y, cls);
-    case ExprOp::kShl: return wrap(x << y, cls);
-    case ExprOp::kShr: return x >> y;
-    default: throw std::logic_error("binary_int");
+    case ExprOp::kBitAnd:
+      return x & y;
+    case ExprOp::kBitOr:
+      return x | y;
+    case ExprOp::kBitXor:
+      return wrap(x ^ y, cls);
+    case ExprOp::kShl:
+      return wrap(x << y, cls);
+    case ExprOp::kShr:
+      return x >> y;
+    default:
+      throw std::logic_error("binary_int");
   }
 }
 
@@ -301,36 +366,74 @@ class Evaluator {
         }
         return r;
       }
-      case ExprOp::kEq: r.i = x == y; return r;
-      case ExprOp::kNe: r.i = x != y; return r;
-      case ExprOp::kLt: r.i = x < y; return r;
-      case ExprOp::kLe: r.i = x <= y; return r;
-      case ExprOp::kGt: r.i = x > y; return r;
-      case ExprOp::kGe: r.i = x >= y; return r;
-      case ExprOp::kAnd: r.i = x != 0 && y != 0; return r;
-      case ExprOp::kOr: r.i = x != 0 || y != 0; return r;
-      case ExprOp::kXor: r.i = (x != 0) != (y != 0); return r;
-      case ExprOp::kNot: r.i = x == 0; return r;
-      case ExprOp::kIsNan: r.i = x != x; return r;
-      case ExprOp::kIsInf: r.i = std::isinf(x); return r;
-      default: break;
+      case ExprOp::kEq:
+        r.i = x == y;
+        return r;
+      case ExprOp::kNe:
+        r.i = x != y;
+        return r;
+      case ExprOp::kLt:
+        r.i = x < y;
+        return r;
+      case ExprOp::kLe:
+        r.i = x <= y;
+        return r;
+      case ExprOp::kGt:
+        r.i = x > y;
+        return r;
+      case ExprOp::kGe:
+        r.i = x >= y;
+        return r;
+      case ExprOp::kAnd:
+        r.i = x != 0 && y != 0;
+        return r;
+      case ExprOp::kOr:
+        r.i = x != 0 || y != 0;
+        return r;
+      case ExprOp::kXor:
+        r.i = (x != 0) != (y != 0);
+        return r;
+      case ExprOp::kNot:
+        r.i = x == 0;
+        return r;
+      case ExprOp::kIsNan:
+        r.i = x != x;
+        return r;
+      case ExprOp::kIsInf:
+        r.i = std::isinf(x);
+        return r;
+      default:
+        break;
     }
     if (e.dtype == Dtype::kF32) {
       r.f = e.b < 0 ? unary(e.op, a.f) : binary(e.op, a.f, b.f);
     } else if (e.dtype == Dtype::kBool) {
       bool p = a.i, q = b.i;
-      r.i = e.op == ExprOp::kBitNot ? !p : e.op == ExprOp::kBitAnd || e.op == ExprOp::kMul ? p && q
-            : e.op == ExprOp::kBitXor ? p != q : p || q;
+      r.i = e.op == ExprOp::kBitNot                           ? !p
+            : e.op == ExprOp::kBitAnd || e.op == ExprOp::kMul ? p && q
+            : e.op == ExprOp::kBitXor                         ? p != q
+                                                              : p || q;
     } else if (e.b >= 0) {
       r.i = binary_int(e.op, a.i, b.i, e.dtype);
     } else {
       switch (e.op) {
-        case ExprOp::kNeg: r.i = wrap(-a.i, e.dtype); break;
-        case ExprOp::kAbs: r.i = wrap(a.i < 0 ? -a.i : a.i, e.dtype); break;
-        case ExprOp::kSign: r.i = (a.i > 0) - (a.i < 0); break;
-        case ExprOp::kBitNot: r.i = wrap(~a.i, e.dtype); break;
-        case ExprOp::kSquare: r.i = wrap(a.i * a.i, e.dtype); break;
-        default: r.i = a.i;
+        case ExprOp::kNeg:
+          r.i = wrap(-a.i, e.dtype);
+          break;
+        case ExprOp::kAbs:
+          r.i = wrap(a.i < 0 ? -a.i : a.i, e.dtype);
+          break;
+        case ExprOp::kSign:
+          r.i = (a.i > 0) - (a.i < 0);
+          break;
+        case ExprOp::kBitNot:
+          r.i = wrap(~a.i, e.dtype);
+          break;
+        case ExprOp::kSquare:
+          r.i = wrap(a.i * a.i, e.dtype);
+          break;
+        default:
+          r.i = a.i;
       }
     }
     return r;
