@@ -1,0 +1,1 @@
+#include "tests/cpp/catch.h"
