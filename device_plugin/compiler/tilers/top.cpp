@@ -102,21 +102,19 @@ class TopTiler {
     } else {
       tile_.tensor_scalar(real, x, AluOp::kMultiply, TileBuilder::imm(-1.0f));
     }
-    // NaN is the largest value. Only in rows that hold one, NaN takes the place of infinity and infinity that
-    // of the largest finite number (which is no value of the 16-bit dtypes; an FP32 row would have to hold
-    // all three).
-    const float top = k_.largest ? kInfinity : -kInfinity;
-    const float below_top = k_.largest ? kLargestFinite : -kLargestFinite;
+    // NaN is the largest value, for the instructions too; negated, it must become the smallest. In rows that
+    // hold NaN it takes the place of -infinity, and -infinity that of the lowest finite number (no value of
+    // the 16-bit dtypes; an FP32 row would have to hold all three for that to show).
     Access has_nan, has_lowest;
-    if (is_float) {
+    if (is_float && !k_.largest) {
       Access nan = tile({n_}, Dtype::kU8), infinite = tile({n_}, Dtype::kU8);
       has_nan = tile({1}, Dtype::kF32);
       tile_.tensor_tensor(nan, x, x, AluOp::kNotEqual);
       tile_.reduce(has_nan, nan, AluOp::kMax, 1);
-      tile_.tensor_scalar(infinite, real, AluOp::kEqual, TileBuilder::imm(top), AluOp::kMultiply,
+      tile_.tensor_scalar(infinite, real, AluOp::kEqual, TileBuilder::imm(-kInfinity), AluOp::kMultiply,
                           TileBuilder::column(has_nan));
-      tile_.copy_predicated(real, spread(constant(below_top), n_), infinite);
-      tile_.copy_predicated(real, spread(constant(top), n_), nan);
+      tile_.copy_predicated(real, spread(constant(-kLargestFinite), n_), infinite);
+      tile_.copy_predicated(real, spread(constant(-kInfinity), n_), nan);
     }
     // Taken values are replaced by -infinity; a real one must stay above that in later rounds.
     if (is_float && rounds > 1) {
@@ -146,8 +144,10 @@ class TopTiler {
                             TileBuilder::column(flag));
         tile_.copy_predicated(found, spread(constant(to), k_.k), hit);
       };
-      restore(top, has_nan, std::numeric_limits<float>::quiet_NaN());
-      restore(below_top, has_nan, top);
+      if (has_nan.present()) {
+        restore(-kInfinity, has_nan, std::numeric_limits<float>::quiet_NaN());
+        restore(-kLargestFinite, has_nan, -kInfinity);
+      }
       if (has_lowest.present()) restore(-kLargestFinite, has_lowest, -kInfinity);
     }
     Access result = found;

@@ -29,7 +29,8 @@ View Rig::add(Buffer::Kind kind, Dtype dtype, std::vector<int64_t> sizes, std::v
   b.dtype = dtype;
   b.index = kind == Buffer::Kind::kInput ? inputs_++ : outputs_++;
   b.elements = offset + 1;
-  for (size_t i = 0; i < v.sizes.size(); ++i) b.elements += (std::max<int64_t>(v.sizes[i], 1) - 1) * v.strides[i];
+  for (size_t i = 0; i < v.sizes.size(); ++i)
+    b.elements += (std::max<int64_t>(v.sizes[i], 1) - 1) * v.strides[i];
   list_.buffers.push_back(b);
   memory_.emplace_back(static_cast<size_t>(b.elements) * isa::dtype_bytes(dtype), std::byte{0x7f});
   return v;
@@ -136,7 +137,8 @@ std::string Rig::run_error(const Kernel& kernel) {
       }
     } else {
       scratch.emplace_back(static_cast<size_t>(t.bytes), std::byte{0x7f});
-      if (t.kind == isa::TensorKind::kConstant) std::memcpy(scratch.back().data(), t.constant.data(), t.constant.size());
+      if (t.kind == isa::TensorKind::kConstant)
+        std::memcpy(scratch.back().data(), t.constant.data(), t.constant.size());
       h.data = scratch.back().data();
     }
     REQUIRE(h.data != nullptr);

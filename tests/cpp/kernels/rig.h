@@ -1,5 +1,5 @@
-// Runs one kernel from level 1 down to values: tiler, back half, validator, functional executor. Tests compare the
-// output memory with plain loops.
+// Runs one kernel from level 1 down to values: tiler, back half, validator, functional executor. Tests
+// compare the output memory with plain loops.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,8 @@ class Rig {
   // Strides empty: contiguous. Memory outside the view is poison.
   View input(Dtype dtype, std::vector<int64_t> sizes, std::vector<int64_t> strides = {}, int64_t offset = 0);
   View output(Dtype dtype, std::vector<int64_t> sizes, std::vector<int64_t> strides = {}, int64_t offset = 0);
-  // Values in row-major order; float dtypes round. `fill` draws small numbers, exact in every dtype for integers.
+  // Values in row-major order; float dtypes round. `fill` draws small numbers, exact in every dtype for
+  // integers.
   void write(const View& v, const std::vector<double>& values);
   void fill(const View& v, double low = -1, double high = 1);
   std::vector<double> read(const View& v) const;
@@ -35,7 +36,8 @@ class Rig {
   std::mt19937& random() { return random_; }
 
  private:
-  View add(Buffer::Kind kind, Dtype dtype, std::vector<int64_t> sizes, std::vector<int64_t> strides, int64_t offset);
+  View add(Buffer::Kind kind, Dtype dtype, std::vector<int64_t> sizes, std::vector<int64_t> strides,
+           int64_t offset);
   int64_t byte_of(const View& v, int64_t flat) const;
 
   std::mt19937 random_;

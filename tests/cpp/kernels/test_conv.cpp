@@ -53,14 +53,16 @@ void for_each_product(const Geometry& g, F f) {
 }
 
 void check(const Geometry& g, Dtype d = Dtype::kF32, bool channels_last = false) {
-  CAPTURE(isa::dtype_name(d), g.n, g.c, g.o, g.groups, g.size, g.kernel, g.stride, g.padding, g.dilation, channels_last);
+  CAPTURE(isa::dtype_name(d), g.n, g.c, g.o, g.groups, g.size, g.kernel, g.stride, g.padding, g.dilation,
+          channels_last);
   const auto volume = [](const Sizes& s) {
     int64_t v = 1;
     for (int64_t x : s) v *= x;
     return v;
   };
   const Sizes out = g.out();
-  const int64_t tv = volume(out), iv = volume(g.size), kv = volume(g.kernel), cg = g.c / g.groups, og = g.o / g.groups;
+  const int64_t tv = volume(out), iv = volume(g.size), kv = volume(g.kernel), cg = g.c / g.groups,
+                og = g.o / g.groups;
   const auto strides = [&](int64_t c, const Sizes& size) {
     Sizes s = contiguous(join({g.n, c}, size));
     if (!channels_last) return s;
@@ -97,7 +99,8 @@ void check(const Geometry& g, Dtype d = Dtype::kF32, bool channels_last = false)
       const bool of_input = mode == ConvKernel::Mode::kInputGrad;
       k.input = of_input ? rig.output(d, join({g.n, g.c}, g.size), strides(g.c, g.size))
                          : rig.input(d, join({g.n, g.c}, g.size), strides(g.c, g.size));
-      k.weight = of_input ? rig.input(d, join({g.o, cg}, g.kernel)) : rig.output(d, join({g.o, cg}, g.kernel));
+      k.weight =
+          of_input ? rig.input(d, join({g.o, cg}, g.kernel)) : rig.output(d, join({g.o, cg}, g.kernel));
       k.out = rig.input(d, join({g.n, g.o}, out), strides(g.o, out));
       k.bias.buffer = -1;
       k.stride = g.stride, k.padding = g.padding, k.dilation = g.dilation, k.groups = g.groups;
@@ -137,9 +140,7 @@ TEST_CASE("conv: stride larger than the kernel, pointwise", "[conv]") {
 TEST_CASE("conv: padding beyond the kernel", "[conv]") {
   check({1, 36, 8, 1, {5, 5}, {2, 2}, {1, 1}, {3, 3}, {1, 1}});
 }
-TEST_CASE("conv: groups", "[conv]") {
-  check({2, 24, 36, 3, {8, 9}, {3, 3}, {1, 1}, {1, 1}, {1, 1}});
-}
+TEST_CASE("conv: groups", "[conv]") { check({2, 24, 36, 3, {8, 9}, {3, 3}, {1, 1}, {1, 1}, {1, 1}}); }
 TEST_CASE("conv: depthwise, with a multiplier", "[conv]") {
   check({2, 150, 150, 150, {9, 10}, {3, 3}, {1, 1}, {1, 1}, {1, 1}});
   check({1, 10, 30, 10, {9, 10}, {3, 3}, {2, 2}, {1, 1}, {1, 1}});

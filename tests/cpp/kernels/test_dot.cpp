@@ -36,7 +36,8 @@ std::vector<int64_t> transposed(const std::vector<int64_t>& sizes) {
   return s;
 }
 
-void check(Dtype d, Dtype out_dtype, int64_t batch, int64_t m, int64_t k, int64_t n, bool ta, bool tb, bool tout) {
+void check(Dtype d, Dtype out_dtype, int64_t batch, int64_t m, int64_t k, int64_t n, bool ta, bool tb,
+           bool tout) {
   CAPTURE(isa::dtype_name(d), batch, m, k, n, ta, tb, tout);
   Rig rig(static_cast<uint32_t>(m * 7 + k * 3 + n));
   const auto shape = [&](int64_t x, int64_t y) {
@@ -51,7 +52,7 @@ void check(Dtype d, Dtype out_dtype, int64_t batch, int64_t m, int64_t k, int64_
 }
 
 TEST_CASE("dot: every layout of every odd shape", "[dot]") {
-  const int64_t shapes[][3] = {{1, 1, 5},    {1, 300, 1},   {7, 5, 3},     {128, 128, 512}, {129, 130, 513},
+  const int64_t shapes[][3] = {{1, 1, 5},     {1, 300, 1},   {7, 5, 3},     {128, 128, 512}, {129, 130, 513},
                                {1, 257, 700}, {700, 257, 1}, {33, 640, 17}, {260, 64, 40},   {64, 1, 64}};
   for (const auto& s : shapes)
     for (int layout = 0; layout < 8; ++layout)
@@ -61,12 +62,11 @@ TEST_CASE("dot: every layout of every odd shape", "[dot]") {
 TEST_CASE("dot: dtypes in and out", "[dot]") {
   for (Dtype d : {Dtype::kF32, Dtype::kBF16, Dtype::kF16, Dtype::kF8E4M3, Dtype::kF8E5M2})
     for (Dtype out : {Dtype::kF32, Dtype::kBF16, Dtype::kF16})
-      for (int layout = 0; layout < 4; ++layout)
-        check(d, out, 0, 70, 200, 90, layout & 1, layout & 2, false);
+      for (int layout = 0; layout < 4; ++layout) check(d, out, 0, 70, 200, 90, layout & 1, layout & 2, false);
 }
 
 TEST_CASE("dot: batches, small and large", "[dot]") {
-  const int64_t shapes[][4] = {{96, 16, 64, 16}, {5, 130, 40, 20}, {3, 64, 300, 600}, {50, 1, 80, 33},
+  const int64_t shapes[][4] = {{96, 16, 64, 16}, {5, 130, 40, 20},   {3, 64, 300, 600}, {50, 1, 80, 33},
                                {40, 33, 1, 1},   {7, 100, 200, 128}, {300, 3, 5, 4}};
   for (const auto& s : shapes)
     for (int layout = 0; layout < 8; ++layout)
@@ -121,8 +121,8 @@ TEST_CASE("dot: epilogue with a row bias, a column bias and a residual", "[dot]"
       dot.b = rig.input(Dtype::kF32, {batch, k, n});
       dot.out = rig.output(Dtype::kF32, {batch, m, n},
                            swap ? std::vector<int64_t>{m * n, 1, m} : std::vector<int64_t>{});
-      dot.extra = {rig.input(Dtype::kF32, {batch, m, n}, {0, 0, 1}), rig.input(Dtype::kF32, {batch, m, n}, {0, 1, 0}),
-                   rig.input(Dtype::kF32, {batch, m, n})};
+      dot.extra = {rig.input(Dtype::kF32, {batch, m, n}, {0, 0, 1}),
+                   rig.input(Dtype::kF32, {batch, m, n}, {0, 1, 0}), rig.input(Dtype::kF32, {batch, m, n})};
       const auto input = [&](int i) {
         Expr e;
         e.op = ExprOp::kInput;

@@ -18,7 +18,8 @@ Sizes gathered_sizes(const View& table, int axis, const std::vector<View>& index
 }
 
 // Flat table element (row-major over table.sizes) of every element of the gathered tensor.
-std::vector<int64_t> flat_positions(Rig& rig, const View& table, int axis, const std::vector<View>& index, bool along) {
+std::vector<int64_t> flat_positions(Rig& rig, const View& table, int axis, const std::vector<View>& index,
+                                    bool along) {
   const Sizes sizes = gathered_sizes(table, axis, index, along);
   std::vector<std::vector<double>> values;
   for (const View& v : index) values.push_back(rig.read(v));
@@ -62,10 +63,10 @@ struct Case {
   bool along = false;
 };
 const Case kCases[] = {
-    {{50, 24}, 0, 1, {300}},          {{50, 24}, 0, 1, {7, 9}},       {{50}, 0, 1, {200}},
-    {{6, 40, 10}, 1, 1, {33}},        {{6, 40, 10}, 2, 1, {5}},       {{8, 9, 10, 3}, 1, 2, {4, 6}},
-    {{12, 13}, 0, 2, {1000}},         {{4, 3, 5, 6, 7}, 1, 2, {11}},  {{30, 5000}, 0, 1, {20}},
-    {{40, 17}, 0, 1, {64, 17}, true}, {{40, 17}, 1, 1, {40, 5}, true}, {{5, 300, 3}, 1, 1, {5, 20, 3}, true},
+    {{50, 24}, 0, 1, {300}},           {{50, 24}, 0, 1, {7, 9}},        {{50}, 0, 1, {200}},
+    {{6, 40, 10}, 1, 1, {33}},         {{6, 40, 10}, 2, 1, {5}},        {{8, 9, 10, 3}, 1, 2, {4, 6}},
+    {{12, 13}, 0, 2, {1000}},          {{4, 3, 5, 6, 7}, 1, 2, {11}},   {{30, 5000}, 0, 1, {20}},
+    {{40, 17}, 0, 1, {64, 17}, true},  {{40, 17}, 1, 1, {40, 5}, true}, {{5, 300, 3}, 1, 1, {5, 20, 3}, true},
     {{700, 10}, 1, 1, {700, 1}, true},
 };
 
@@ -112,7 +113,8 @@ TEST_CASE("gather: strided table, strided result, int32 index", "[gather]") {
   rig.run(g);
   const auto table = rig.read(g.src);
   std::vector<double> expected;
-  for (int64_t p : flat_positions(rig, g.src, 0, g.index, false)) expected.push_back(table[static_cast<size_t>(p)]);
+  for (int64_t p : flat_positions(rig, g.src, 0, g.index, false))
+    expected.push_back(table[static_cast<size_t>(p)]);
   CHECK(rig.read(g.out) == expected);
 }
 
