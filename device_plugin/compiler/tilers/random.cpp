@@ -168,7 +168,7 @@ class RandomTiler {
            cosine = half(Dtype::kF32);
     tile_.tensor_scalar(angle, g, AluOp::kMultiply, TileBuilder::imm(2.0f * kPi * scale(24)), AluOp::kAdd,
                         TileBuilder::imm(-kPi));
-    tile_.tensor_scalar(size, angle, AluOp::kAbsMax, TileBuilder::imm(0.0f));
+    tile_.activation(size, angle, ActFunc::kAbs);
     tile_.activation(sine, angle, ActFunc::kSin);
     tile_.activation(cosine, size, ActFunc::kSin, TileBuilder::imm(-1.0f), TileBuilder::imm(0.5f * kPi));
     const Dtype d = tile_dtype(k_.out.dtype);
