@@ -149,6 +149,7 @@ class LowerContext {
 // -------------------------------------------------------------------------------------------------------
 int64_t wrap_dim(int64_t dim, int64_t rank);  // negative dims; rank 0 counts as 1
 View view_permuted(const View& v, const std::vector<int>& order);
+View view_at_least_1d(const View& v);
 View view_expanded(const View& v, const std::vector<int64_t>& sizes);  // right-aligned broadcast
 View view_unsqueezed(const View& v, int dim, int64_t size = 1);        // stride 0
 View view_selected(const View& v, int dim, int64_t index);

@@ -3,6 +3,15 @@
 #include "device_plugin/compiler/lower.h"
 
 namespace trnsim::compiler {
+namespace {
+void check_axis(const View& v, int dim) {
+  if (dim < 0 || dim >= static_cast<int>(v.sizes.size())) {
+    throw_internal("axis " + std::to_string(dim) + " of a view of rank " + std::to_string(v.sizes.size()));
+  }
+}
+}  // namespace
+
+View view_at_least_1d(const View& v) { return v.sizes.empty() ? view_unsqueezed(v, 0) : v; }
 
 int64_t wrap_dim(int64_t dim, int64_t rank) {
   int64_t n = std::max<int64_t>(rank, 1);
@@ -49,6 +58,7 @@ View view_unsqueezed(const View& v, int dim, int64_t size) {
 }
 
 View view_selected(const View& v, int dim, int64_t index) {
+  check_axis(v, dim);
   View out = v;
   out.offset += index * v.strides[static_cast<size_t>(dim)];
   out.sizes.erase(out.sizes.begin() + dim);
@@ -57,6 +67,7 @@ View view_selected(const View& v, int dim, int64_t index) {
 }
 
 View view_sliced(const View& v, int dim, int64_t start, int64_t length, int64_t step) {
+  check_axis(v, dim);
   View out = v;
   size_t d = static_cast<size_t>(dim);
   out.offset += start * v.strides[d];
@@ -66,6 +77,7 @@ View view_sliced(const View& v, int dim, int64_t start, int64_t length, int64_t 
 }
 
 View view_split_dim(const View& v, int dim, int64_t inner) {
+  check_axis(v, dim);
   View out = v;
   size_t d = static_cast<size_t>(dim);
   out.sizes[d] = inner ? v.sizes[d] / inner : 0;
@@ -76,6 +88,7 @@ View view_split_dim(const View& v, int dim, int64_t inner) {
 }
 
 View view_flipped(const View& v, int dim) {
+  check_axis(v, dim);
   View out = v;
   size_t d = static_cast<size_t>(dim);
   out.offset += std::max<int64_t>(v.sizes[d] - 1, 0) * v.strides[d];

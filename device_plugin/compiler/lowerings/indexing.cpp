@@ -10,8 +10,6 @@ int dim_arg(LowerContext& c, int arg, const View& v) {
   return static_cast<int>(wrap_dim(c.int_arg(arg), static_cast<int64_t>(v.sizes.size())));
 }
 
-View at_least_1d(const View& v) { return v.sizes.empty() ? view_unsqueezed(v, 0) : v; }
-
 void emit_gather(LowerContext& c, const View& src, const View& out, int axis, std::vector<View> index,
                  bool along = false) {
   if (view_empty(out)) return;
@@ -67,8 +65,8 @@ struct Accumulator {
 // -------------------------------------------------------------------------------------------------
 
 void lower_index_select(LowerContext& c) {  // (self, dim, index)
-  View x = at_least_1d(c.in(0)), out = at_least_1d(c.out(0));
-  emit_gather(c, x, out, dim_arg(c, 1, x), {at_least_1d(c.in(2))});
+  View x = view_at_least_1d(c.in(0)), out = view_at_least_1d(c.out(0));
+  emit_gather(c, x, out, dim_arg(c, 1, x), {view_at_least_1d(c.in(2))});
 }
 
 void lower_embedding(LowerContext& c) { emit_gather(c, c.in(0), c.out(0), 0, {c.in(1)}); }
@@ -99,7 +97,7 @@ void lower_embedding_backward(LowerContext& c) {
 // (self, dim, index, source, alpha)
 void lower_index_add(LowerContext& c) {
   Accumulator a(c, true);
-  View sum = at_least_1d(a.sum), src = at_least_1d(c.in(3));
+  View sum = view_at_least_1d(a.sum), src = view_at_least_1d(c.in(3));
   auto alpha = c.constant(4);
   if (alpha && *alpha == 1) {
     src = a.source(src);
@@ -110,14 +108,14 @@ void lower_index_add(LowerContext& c) {
     m.emit();
     src = s;
   }
-  emit_scatter(c, sum, src, dim_arg(c, 1, sum), {at_least_1d(c.in(2))}, true);
+  emit_scatter(c, sum, src, dim_arg(c, 1, sum), {view_at_least_1d(c.in(2))}, true);
   a.finish();
 }
 
 void lower_index_copy(LowerContext& c) {  // (self, dim, index, source)
   keep_self(c);
-  View out = at_least_1d(c.out(0));
-  emit_scatter(c, out, at_least_1d(c.in(3)), dim_arg(c, 1, out), {at_least_1d(c.in(2))}, false);
+  View out = view_at_least_1d(c.out(0));
+  emit_scatter(c, out, view_at_least_1d(c.in(3)), dim_arg(c, 1, out), {view_at_least_1d(c.in(2))}, false);
 }
 
 // A number, or a 0-dim tensor, in the type of `out`.
@@ -132,7 +130,7 @@ View scalar_of(LowerContext& c, int arg, Dtype dtype) {
 
 void lower_index_fill(LowerContext& c) {  // (self, dim, index, value)
   keep_self(c);
-  View out = at_least_1d(c.out(0)), index = at_least_1d(c.in(2));
+  View out = view_at_least_1d(c.out(0)), index = view_at_least_1d(c.in(2));
   int d = dim_arg(c, 1, out);
   std::vector<int64_t> sizes = out.sizes;
   sizes[static_cast<size_t>(d)] = index.sizes[0];
@@ -260,29 +258,29 @@ View cut_to_index(View v, const View& index, int axis) {
 }
 
 void lower_gather(LowerContext& c) {  // (self, dim, index, sparse_grad)
-  View x = at_least_1d(c.in(0)), index = at_least_1d(c.in(2)), out = at_least_1d(c.out(0));
+  View x = view_at_least_1d(c.in(0)), index = view_at_least_1d(c.in(2)), out = view_at_least_1d(c.out(0));
   int d = dim_arg(c, 1, x);
   emit_gather(c, cut_to_index(x, index, d), out, d, {index}, true);
 }
 
 View source_for(const View& src, const View& index) {
-  View v = at_least_1d(src);
+  View v = view_at_least_1d(src);
   for (size_t d = 0; d < v.sizes.size(); ++d) v = view_sliced(v, static_cast<int>(d), 0, index.sizes[d]);
   return v;
 }
 
 void scatter_along(LowerContext& c, bool add, bool value) {  // (self, dim, index, src or value)
-  View index = at_least_1d(c.in(2));
+  View index = view_at_least_1d(c.in(2));
   if (!add) {
     keep_self(c);
-    View out = at_least_1d(c.out(0));
+    View out = view_at_least_1d(c.out(0));
     int d = dim_arg(c, 1, out);
     View src = value ? view_expanded(scalar_of(c, 3, out.dtype), index.sizes) : source_for(c.in(3), index);
     emit_scatter(c, cut_to_index(out, index, d), src, d, {index}, false, true);
     return;
   }
   Accumulator a(c, true);
-  View sum = at_least_1d(a.sum);
+  View sum = view_at_least_1d(a.sum);
   int d = dim_arg(c, 1, sum);
   View src =
       value ? view_expanded(scalar_of(c, 3, a.sum.dtype), index.sizes) : a.source(source_for(c.in(3), index));
@@ -306,7 +304,7 @@ void lower_scatter_reduce(LowerContext& c) {
   bool include_self = c.flag(5), mean = reduce == "mean";
   if (reduce != "sum" && !mean) c.refuse("reduce='" + reduce + "' (only 'sum' and 'mean')");
   if (include_self && !mean) return scatter_along(c, true, false);
-  View index = at_least_1d(c.in(2)), out = at_least_1d(c.out(0)), self = at_least_1d(c.in(0));
+  View index = view_at_least_1d(c.in(2)), out = view_at_least_1d(c.out(0)), self = view_at_least_1d(c.in(0));
   int d = dim_arg(c, 1, out);
   Dtype t = compute_dtype(out.dtype);
   View sum = c.scratch(t, out.sizes), count = c.scratch(Dtype::kI32, out.sizes),

@@ -281,7 +281,8 @@ void lower_select_backward(LowerContext& c) {  // (grad, input_sizes, dim, index
 
 // Window element j of window i came from i * step + j; windows may overlap, so their gradients add up.
 void lower_unfold_backward(LowerContext& c) {  // (grad, input_sizes, dim, size, step)
-  View g = c.in(0), out = c.out(0);
+  View g = c.in(0), out = view_at_least_1d(c.out(0));
+  if (g.sizes.size() == out.sizes.size()) g = view_unsqueezed(g, 0);  // of a tensor without axes
   int d = dim_arg(c, 2, out);
   int64_t size = c.int_arg(3), step = c.int_arg(4);
   if (view_empty(out)) return;

@@ -19,11 +19,10 @@ struct RowMap {
     if (s.empty()) s.push_back(1);
     return s;
   }
-  static View at_least_1d(View v) { return v.sizes.empty() ? view_unsqueezed(v, 0) : v; }
-  Ex in(int arg) { return m.cast(m.input(r.full(at_least_1d(context.in(arg)))), Dtype::kF32); }
+  Ex in(int arg) { return m.cast(m.input(r.full(view_at_least_1d(context.in(arg)))), Dtype::kF32); }
   Ex sum(Ex a) { return m.reduce(ReduceOp::kSum, a); }
   void finish(Ex value) {
-    m.output(r.full(at_least_1d(context.out(0))), value);
+    m.output(r.full(view_at_least_1d(context.out(0))), value);
     m.emit();
   }
 

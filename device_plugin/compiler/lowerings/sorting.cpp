@@ -16,8 +16,6 @@ View axis_last(const View& v, int axis) {
   return view_permuted(v, order);
 }
 
-View at_least_1d(const View& v) { return v.sizes.empty() ? view_unsqueezed(v, 0) : v; }
-
 void emit_top(LowerContext& c, const View& input, const View& values, const View& indices, int64_t k,
               bool largest) {
   if (k == 0 || view_empty(input)) return;
@@ -30,27 +28,27 @@ int dim_of(LowerContext& c, int arg, const View& v) {
 
 // (self, k, dim, largest, sorted) -> (values, indices)
 void lower_topk(LowerContext& c) {
-  View x = at_least_1d(c.in_unaliased(0));
+  View x = view_at_least_1d(c.in_unaliased(0));
   int d = dim_of(c, 2, x);
-  emit_top(c, axis_last(x, d), axis_last(at_least_1d(c.out(0)), d), axis_last(at_least_1d(c.out(1)), d),
-           c.int_arg(1), c.flag(3));
+  emit_top(c, axis_last(x, d), axis_last(view_at_least_1d(c.out(0)), d),
+           axis_last(view_at_least_1d(c.out(1)), d), c.int_arg(1), c.flag(3));
 }
 
 // first: the argument with dim, then descending
 template <int first>
 void lower_sort(LowerContext& c) {
-  View x = at_least_1d(c.in_unaliased(0));
+  View x = view_at_least_1d(c.in_unaliased(0));
   int d = dim_of(c, first, x);
-  View values = c.wanted(0) ? axis_last(at_least_1d(c.out(0)), d) : View{};
-  View indices = c.wanted(1) ? axis_last(at_least_1d(c.out(1)), d) : View{};
+  View values = c.wanted(0) ? axis_last(view_at_least_1d(c.out(0)), d) : View{};
+  View indices = c.wanted(1) ? axis_last(view_at_least_1d(c.out(1)), d) : View{};
   emit_top(c, axis_last(x, d), values, indices, x.sizes[static_cast<size_t>(d)], c.flag(first + 1));
 }
 
 void lower_argsort_stable(LowerContext& c) {  // (self, stable, dim, descending) -> indices
-  View x = at_least_1d(c.in(0));
+  View x = view_at_least_1d(c.in(0));
   int d = dim_of(c, 2, x);
-  emit_top(c, axis_last(x, d), View{}, axis_last(at_least_1d(c.out(0)), d), x.sizes[static_cast<size_t>(d)],
-           c.flag(3));
+  emit_top(c, axis_last(x, d), View{}, axis_last(view_at_least_1d(c.out(0)), d),
+           x.sizes[static_cast<size_t>(d)], c.flag(3));
 }
 
 // NaN wins both the maximum and the minimum. TopKernel orders NaN as the largest, so a floating-point minimum
@@ -87,7 +85,7 @@ void lower_arg(LowerContext& c) {  // (self, dim, keepdim) -> indices
     emit_top(c, row, View{}, *view_reshaped(out, {1}), 1, largest);
     return;
   }
-  x = at_least_1d(x);
+  x = view_at_least_1d(x);
   int d = dim_of(c, 1, x);
   View row = minimum ? for_minimum(c, x, &largest) : x;
   emit_top(c, axis_last(row, d), View{}, result_row(out, x.sizes.size(), d), 1, largest);
@@ -95,7 +93,7 @@ void lower_arg(LowerContext& c) {  // (self, dim, keepdim) -> indices
 
 template <bool minimum>
 void lower_extreme_dim(LowerContext& c) {  // (self, dim, keepdim) -> (values, indices)
-  View x = at_least_1d(c.in_unaliased(0));
+  View x = view_at_least_1d(c.in_unaliased(0));
   int d = dim_of(c, 1, x);
   bool largest = true;
   View row = minimum ? for_minimum(c, x, &largest) : x;
@@ -121,7 +119,7 @@ void kth(LowerContext& c, const View& row, const View& values, const View& indic
 }
 
 void lower_kthvalue(LowerContext& c) {  // (self, k, dim, keepdim) -> (values, indices)
-  View x = at_least_1d(c.in(0));
+  View x = view_at_least_1d(c.in(0));
   int d = dim_of(c, 2, x);
   if (view_empty(x)) return;
   kth(c, axis_last(x, d), result_row(c.out(0), x.sizes.size(), d), result_row(c.out(1), x.sizes.size(), d),
@@ -149,7 +147,7 @@ void lower_median(LowerContext& c) {  // (self)
 
 // (self, dim, keepdim) -> (values, indices): the median of a row with NaN is its first NaN
 void lower_median_dim(LowerContext& c) {
-  View x = at_least_1d(c.in(0));
+  View x = view_at_least_1d(c.in(0));
   int d = dim_of(c, 1, x);
   View row = axis_last(x, d);
   View values = result_row(c.out(0), x.sizes.size(), d), indices = result_row(c.out(1), x.sizes.size(), d);
@@ -173,8 +171,8 @@ void lower_median_dim(LowerContext& c) {
 // ------------------------------------------------------------------------------------------------------
 
 void emit_scan(LowerContext& c, View x, View out, int64_t dim, ReduceOp op) {
-  x = at_least_1d(x);
-  out = at_least_1d(out);
+  x = view_at_least_1d(x);
+  out = view_at_least_1d(out);
   if (view_empty(out)) return;
   Dtype t = compute_dtype(out.dtype) == Dtype::kBool ? Dtype::kI32 : compute_dtype(out.dtype);
   if (compute_dtype(x.dtype) != t) {  // sums of bool count, sums of integers into a float result add floats
@@ -192,7 +190,7 @@ void lower_scan(LowerContext& c) {
 }  // (self, dim, dtype)
 
 void lower_logcumsumexp(LowerContext& c) {  // (self, dim): relative to the running sum of exp(x - max(x))
-  View x = at_least_1d(c.in(0)), out = at_least_1d(c.out(0));
+  View x = view_at_least_1d(c.in(0)), out = view_at_least_1d(c.out(0));
   if (view_empty(out)) return;
   Reduction r(x.sizes, {c.int_arg(1)});
   View top = c.scratch(Dtype::kF32, {r.domain.begin(), r.domain.begin() + r.num_kept});

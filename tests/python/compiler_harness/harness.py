@@ -154,7 +154,8 @@ class GraphWriter:
             return "[" + ", ".join(str(int(x)) for x in v) + "]"
         if isinstance(v, bool) and "bool" in text:
             return "true" if v else "false"
-        if "number" in text or "Scalar" in text or "float" in text:
+        # a Python number where the schema has a Tensor is a wrapped 0-dim CPU tensor
+        if "number" in text or "Scalar" in text or "float" in text or "Tensor" in text:
             if "float" in text and not isinstance(v, float):
                 v = float(v)
             return self.number(v, bool(self.const_bits >> i & 1))
@@ -164,8 +165,9 @@ class GraphWriter:
 class CheckMode(TorchDispatchMode):
     """Runs every call on the CPU and, when it has a lowering, also through the harness."""
 
-    def __init__(self, harness, mode, only=None, rtol=2e-5, atol=2e-5):
+    def __init__(self, harness, mode, only=None, rtol=2e-5, atol=2e-5, trace=None):
         super().__init__()
+        self.trace = trace  # a file that always holds the graph in work: what a crash was about
         self.harness, self.mode, self.only = harness, mode, only
         self.rtol, self.atol = rtol, atol
         self.outcomes = []
@@ -250,6 +252,11 @@ class CheckMode(TorchDispatchMode):
             lines.append("  outputs " + ", ".join(i for i, _ in w.outputs))
         lines.append("  (" + ", ".join(ids) + f') = "{op}"(' + ", ".join(texts) + ")")
         text = "\n".join(lines) + "\n}\n"
+        if self.trace:
+            self.trace.seek(0)
+            self.trace.truncate()
+            self.trace.write(text)
+            self.trace.flush()
         status, message, instructions = self.harness.run(
             text, self.mode, [t for _, t in w.inputs], [t for _, t in w.outputs], w.params)
         if status != "ok":

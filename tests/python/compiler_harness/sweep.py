@@ -56,11 +56,12 @@ def main() -> int:
     p.add_argument("--limit", type=int, default=8, help="samples per operator")
     p.add_argument("--workloads", action="store_true")
     p.add_argument("--show", type=int, default=1, help="failures shown per operator")
+    p.add_argument("--trace", default="", help="file that holds the graph in work, to look at after a crash")
     args = p.parse_args()
     torch.manual_seed(0)
     harness = Harness(args.lib)
     only = set(args.only.split(",")) - {""}
-    mode = CheckMode(harness, args.mode, only)
+    mode = CheckMode(harness, args.mode, only, trace=open(args.trace, "w") if args.trace else None)
     if args.workloads:
         workloads.run_all(mode)
     else:
