@@ -2,6 +2,7 @@
 #include <dnnl.h>
 #include <omp.h>
 
+#include <cstdlib>
 #include <cstring>
 
 #include "isa/names.h"
@@ -10,17 +11,25 @@
 namespace trnsim::exec {
 namespace {
 
+// Threads of the host for one product. OpenMP would take every processor by default and spin at each
+// product's end, which loses much more than it gains when anything else runs (other ranks, the framework's
+// own threads). So more than one thread is used only when the user asks for it with OMP_NUM_THREADS.
+int host_threads() {
+  static const bool asked = std::getenv("OMP_NUM_THREADS") != nullptr;
+  return asked ? omp_get_max_threads() : 1;
+}
+
 // C[m, n] = beta * C + A[k, m]^T B[k, n], row major.
 void multiply(int m, int n, int k, const float* a, int64_t lda, const float* b, int64_t ldb, bool accumulate,
               float* c, int64_t ldc) {
-  // Below this size a second thread costs more than it saves. Larger tiles use what OMP_NUM_THREADS allows.
+  // Below this size a second thread costs more than it saves.
   constexpr int64_t kThreadedWork = int64_t{1} << 21;
-  const int threads = omp_get_max_threads();
-  const bool single = threads > 1 && int64_t{m} * n * k < kThreadedWork;
-  if (single) omp_set_num_threads(1);
+  const int before = omp_get_max_threads();
+  const int threads = int64_t{m} * n * k < kThreadedWork ? 1 : host_threads();
+  if (threads != before) omp_set_num_threads(threads);
   const dnnl_status_t status =
       dnnl_sgemm('T', 'N', m, n, k, 1.0f, a, lda, b, ldb, accumulate ? 1.0f : 0.0f, c, ldc);
-  if (single) omp_set_num_threads(threads);
+  if (threads != before) omp_set_num_threads(before);
   if (status != dnnl_success) throw Fault{Status::Kind::kIllegal, "the host matrix product failed"};
 }
 

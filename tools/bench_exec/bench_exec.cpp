@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -206,6 +207,8 @@ isa::Program small_program() {
 }  // namespace
 
 int main() {
+  // As the executor does: one thread unless OMP_NUM_THREADS asks for more.
+  if (std::getenv("OMP_NUM_THREADS") == nullptr) omp_set_num_threads(1);
   Bench b;
   std::printf("{\n  \"threads\": %d,\n", omp_get_max_threads());
 
