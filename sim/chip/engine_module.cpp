@@ -146,7 +146,7 @@ Ps EngineModule::finish(const TimedOp& op, Ps start, Ps end, Ps now) {
   if (op.update != isa::SemOp::kNone) {
     core_.semaphores.update(op.update_semaphore, op.update, op.update_value, end + program_->visible, now);
   }
-  if (core_.trace != nullptr) core_.trace->instructions.push_back({engine_, pc_, start, end});
+  if (core_.trace != nullptr) core_.trace->instructions.push_back({engine_, pc_, 0, start, end});
   last_end_ = std::max(last_end_, end);
   ++instructions_;
   ++pc_;
@@ -193,7 +193,12 @@ Ps EngineModule::matmul(const TimedOp& op, Ps ready, Ps now) {
   if (phase_ != Phase::kAcquire) {
     if (op.kind == OpKind::kPeTranspose) {
       // The load half goes to the second weight buffer behind the pass before.
-      load_free_ = weights_ready_ = std::max(ready, load_free_) + op.issue;
+      const Ps load = std::max(ready, load_free_);
+      load_free_ = weights_ready_ = load + op.issue;
+      if (core_.trace != nullptr) {
+        const Ps end = load + op.latency + pe_clock_.idle_cycles(load, op.shift_cycles);
+        core_.trace->instructions.push_back({engine_, pc_, 1, load, end});
+      }
     }
     start = std::max({ready, free_, weights_ready_});
   }
@@ -201,12 +206,14 @@ Ps EngineModule::matmul(const TimedOp& op, Ps ready, Ps now) {
   if (!acquire(op, start, now, &retry)) return retry;
   if (!run_data()) return kNever;
   if (core_.trace != nullptr) core_.trace->pe_windows.push_back(pe_clock_.full_at(start));
-  Ps at = start, stream_end = start;
-  for (int p = 0; p < op.passes; ++p) {
-    stream_end = pe_clock_.run(at, op.value, op.rows);
+  Ps at = start, end = start;
+  for (uint32_t p = 1; p <= op.passes; ++p) {
+    const Ps pass_start = at;
+    const Ps stream_end = pe_clock_.run(at, op.value, op.rows);
     at = stream_end + pe_clock_.idle_cycles(stream_end, program_->matmul_overhead_cycles);
+    end = stream_end + program_->fill_fixed + pe_clock_.idle_cycles(stream_end, program_->fill_cycles);
+    if (core_.trace != nullptr && op.passes > 1) core_.trace->instructions.push_back({engine_, pc_, p, pass_start, end});
   }
-  const Ps end = stream_end + program_->fill_fixed + pe_clock_.idle_cycles(stream_end, program_->fill_cycles);
   busy_ += at - start;
   free_ = at;
   matmul_start_ = start;
@@ -232,7 +239,7 @@ Ps EngineModule::dma(const TimedOp& op, Ps ready, Ps now) {
   }
   if (!run_data()) return kNever;
   core_.dma.trigger(number_, pc_, op, now);
-  if (core_.trace != nullptr) core_.trace->instructions.push_back({engine_, pc_, now, now + op.issue});
+  if (core_.trace != nullptr) core_.trace->instructions.push_back({engine_, pc_, 0, now, now + op.issue});
   if (engine_ == Engine::kSync) busy_ += op.issue;
   last_end_ = std::max(last_end_, now + op.issue);
   ++instructions_;

@@ -126,7 +126,12 @@ TimedOp timed_op(const Instruction& i, const config::Config& c, TimedProgram* ou
       op.rows = static_cast<uint8_t>(k.rows);
       op.psum_banks = k.psum_banks;
       op.stream = cost::ps_of_cycles(static_cast<double>(k.cycles * k.passes), c.tensor.clock_ghz);
-      if (op.kind == OpKind::kPeTranspose) op.issue = cost::weight_load(i, c).occupancy;
+      if (op.kind == OpKind::kPeTranspose) {
+        const cost::WeightLoad load = cost::weight_load(i, c);
+        op.issue = load.occupancy;
+        op.latency = load.fixed;
+        op.shift_cycles = static_cast<uint16_t>(load.shift_cycles);
+      }
       break;
     }
     case OpKind::kDma:

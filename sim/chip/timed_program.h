@@ -49,6 +49,7 @@ struct TimedOp {
   uint8_t passes = 1;
   uint8_t rows = 0;
   uint8_t queue = 0;
+  uint16_t shift_cycles = 0;  // weight load inside a transpose
   int32_t update_value = 0;
   uint32_t target = 0;
   uint32_t dma = 0;  // index into TimedProgram::transfers

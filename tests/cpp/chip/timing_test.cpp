@@ -30,7 +30,7 @@ struct Run {
   }
   chip::InstructionSpan span(Engine e, uint32_t index, int occurrence = 0) const {
     for (const auto& s : trace.instructions) {
-      if (s.engine == e && s.index == index && occurrence-- == 0) return s;
+      if (s.engine == e && s.index == index && s.part == 0 && occurrence-- == 0) return s;
     }
     FAIL("instruction not in the trace");
     return {};
