@@ -212,7 +212,8 @@ Ps EngineModule::matmul(const TimedOp& op, Ps ready, Ps now) {
     const Ps stream_end = pe_clock_.run(at, op.value, op.rows);
     at = stream_end + pe_clock_.idle_cycles(stream_end, program_->matmul_overhead_cycles);
     end = stream_end + program_->fill_fixed + pe_clock_.idle_cycles(stream_end, program_->fill_cycles);
-    if (core_.trace != nullptr && op.passes > 1) core_.trace->instructions.push_back({engine_, pc_, p, pass_start, end});
+    if (core_.trace != nullptr && op.passes > 1)
+      core_.trace->instructions.push_back({engine_, pc_, p, pass_start, end});
   }
   busy_ += at - start;
   free_ = at;

@@ -14,7 +14,8 @@ namespace trnsim::chip {
 struct InstructionSpan {
   isa::Engine engine;
   uint32_t index;
-  // 0: the instruction. From 1 on: a pass of a matmul of several passes, or the weight load inside a transpose.
+  // 0: the instruction. From 1 on: a pass of a matmul of several passes, or the weight load inside a
+  // transpose.
   uint32_t part;
   Ps start, end;  // end: results visible to the engine (DMA trigger: end of the trigger instruction)
 };

@@ -30,8 +30,10 @@ std::string read_file(const std::string& path) {
 // $NAME in a program stands for a value of the row.
 std::string substitute(std::string text, const boost::json::object& values) {
   std::vector<std::pair<std::string, std::string>> sorted;
-  for (const auto& v : values) sorted.emplace_back("$" + std::string(v.key()), std::string(v.value().as_string()));
-  std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.first.size() > b.first.size(); });
+  for (const auto& v : values)
+    sorted.emplace_back("$" + std::string(v.key()), std::string(v.value().as_string()));
+  std::sort(sorted.begin(), sorted.end(),
+            [](const auto& a, const auto& b) { return a.first.size() > b.first.size(); });
   for (const auto& [name, value] : sorted) {
     for (size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + value.size())) {
       text.replace(at, name.size(), value);
@@ -65,7 +67,8 @@ Outcome replay(const boost::json::object& row, const std::string& directory, con
     if (const auto* d = isa::first_error(diagnostics)) throw std::runtime_error(file + ": " + d->message);
     chip::Trace trace;
     const auto result = chip::run_timing(program, config, &trace);
-    if (result.status != chip::LaunchResult::Status::kOk) throw std::runtime_error(file + ": " + result.message);
+    if (result.status != chip::LaunchResult::Status::kOk)
+      throw std::runtime_error(file + ": " + result.message);
     std::string why;
     const auto value = fidelity::evaluate(row.at("metric").as_object(), trace, config, &why);
     if (!value) throw std::runtime_error(file + ": " + why);
@@ -97,8 +100,10 @@ int main(int argc, char** argv) {
   namespace po = boost::program_options;
   std::string directory = TRNSIM_FIDELITY_DIR, config_name = "trn2", overrides, json_file;
   po::options_description options("trnsim_fidelity: published measurements against the simulator");
-  options.add_options()("help", "this text")("dir", po::value(&directory), "folder with rows.json and programs/")(
-      "config", po::value(&config_name), "configuration name or file")("set", po::value(&overrides), "overrides a.b=1,c.d=2")(
+  options.add_options()("help", "this text")("dir", po::value(&directory),
+                                             "folder with rows.json and programs/")(
+      "config", po::value(&config_name), "configuration name or file")("set", po::value(&overrides),
+                                                                       "overrides a.b=1,c.d=2")(
       "json", po::value(&json_file), "write the table as JSON, - for standard output instead of the table");
   po::variables_map vm;
   try {
@@ -122,7 +127,8 @@ int main(int argc, char** argv) {
   boost::json::value file;
   try {
     file = boost::json::parse(read_file(directory + "/rows.json"));
-    for (const auto& row : file.at("rows").as_array()) all.push_back(replay(row.as_object(), directory, *config));
+    for (const auto& row : file.at("rows").as_array())
+      all.push_back(replay(row.as_object(), directory, *config));
   } catch (const std::exception& e) {
     std::cerr << "user error: " << directory << "/rows.json: " << e.what() << '\n';
     return 2;
@@ -182,12 +188,15 @@ int main(int argc, char** argv) {
       }
       std::string sets;
       for (const std::string& s : o.sets) sets += (sets.empty() ? "" : ", ") + s;
-      std::printf("%-6s %-64s %11.1f %11.1f %+6.1f%%  %s\n", o.id.c_str(), o.what.c_str(), o.measured, o.predicted,
-                  o.error * 100, sets.c_str());
+      std::printf("%-6s %-64s %11.1f %11.1f %+6.1f%%  %s\n", o.id.c_str(), o.what.c_str(), o.measured,
+                  o.predicted, o.error * 100, sets.c_str());
     }
-    std::printf("\n%zu rows: median error %.2f %%, mean %.2f %%, largest %.1f %%; median of the %zu rows that set no parameter "
-                "%.2f %%; %d failed\n",
-                errors.size(), median(errors) * 100, mean * 100, worst * 100, held_out.size(), median(held_out) * 100, failed);
+    std::printf(
+        "\n%zu rows: median error %.2f %%, mean %.2f %%, largest %.1f %%; median of the %zu rows that set no "
+        "parameter "
+        "%.2f %%; %d failed\n",
+        errors.size(), median(errors) * 100, mean * 100, worst * 100, held_out.size(), median(held_out) * 100,
+        failed);
   }
   if (!json_file.empty()) {
     const std::string text = boost::json::serialize(root) + "\n";

@@ -28,14 +28,16 @@ std::vector<chip::PacketSpan> packets(const Trace& trace, int64_t transfer) {
   for (const auto& p : trace.packets) {
     if (p.transfer == transfer) out.push_back(p);
   }
-  std::sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.engine != b.engine ? a.engine < b.engine : a.start < b.start; });
+  std::sort(out.begin(), out.end(), [](const auto& a, const auto& b) {
+    return a.engine != b.engine ? a.engine < b.engine : a.start < b.start;
+  });
   return out;
 }
 
 }  // namespace
 
-std::optional<double> evaluate(const boost::json::object& metric, const Trace& trace, const config::Config& config,
-                               std::string* error) {
+std::optional<double> evaluate(const boost::json::object& metric, const Trace& trace,
+                               const config::Config& config, std::string* error) {
   const std::string kind(metric.at("kind").as_string());
   const auto text = [&](const char* key) -> std::string_view {
     const auto* v = metric.if_contains(key);
@@ -43,7 +45,9 @@ std::optional<double> evaluate(const boost::json::object& metric, const Trace& t
   };
   const auto span = [&](const char* engine, const char* index, const char* part) {
     const auto* s = find(trace, text(engine), number(metric, index), number(metric, part));
-    if (s == nullptr) *error = "no instruction " + std::to_string(number(metric, index)) + " on " + std::string(text(engine)) + " in the trace";
+    if (s == nullptr)
+      *error = "no instruction " + std::to_string(number(metric, index)) + " on " +
+               std::string(text(engine)) + " in the trace";
     return s;
   };
   const auto ns = [](chip::Ps ps) { return static_cast<double>(ps) / 1000.0; };
@@ -92,12 +96,14 @@ std::optional<double> evaluate(const boost::json::object& metric, const Trace& t
     return ns(parts.back().end - parts.front().end) / static_cast<double>(parts.size() - 1);
   }
   if (kind == "ring_event") {
-    const auto& trigger = *std::find_if(trace.instructions.begin(), trace.instructions.end(), [&](const auto& s) {
-      return s.engine == transfer.engine && s.index == transfer.index;
-    });
+    const auto& trigger = *std::find_if(
+        trace.instructions.begin(), trace.instructions.end(),
+        [&](const auto& s) { return s.engine == transfer.engine && s.index == transfer.index; });
     return ns(transfer.first_packet - trigger.end);
   }
-  if (kind == "transfer_spacing") return ns(transfer.first_packet - trace.transfers[static_cast<size_t>(number_of_transfer - 1)].first_packet);
+  if (kind == "transfer_spacing")
+    return ns(transfer.first_packet -
+              trace.transfers[static_cast<size_t>(number_of_transfer - 1)].first_packet);
   if (kind == "all_complete") {
     chip::Ps last = 0;
     for (const auto& t : trace.transfers) last = std::max(last, t.complete);

@@ -10,7 +10,7 @@
 namespace trnsim::fidelity {
 
 // The metric in nanoseconds, or nothing with the reason in *error.
-std::optional<double> evaluate(const boost::json::object& metric, const chip::Trace& trace, const config::Config& config,
-                               std::string* error);
+std::optional<double> evaluate(const boost::json::object& metric, const chip::Trace& trace,
+                               const config::Config& config, std::string* error);
 
 }  // namespace trnsim::fidelity
