@@ -1,5 +1,5 @@
-// Cost of the calls around a launch, on a chip that does nothing: what every small operator pays to the runtime.
-// Prints nanoseconds per operator of three tensors; the floor is 3 us.
+// Cost of the calls around a launch, on a chip that does nothing: what every small operator pays to the
+// runtime. Prints nanoseconds per operator of three tensors; the floor is 3 us.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -42,8 +42,8 @@ int main() {
     ns.push_back(d.count() / kOperators);
   }
   std::sort(ns.begin(), ns.end());
-  std::printf("runtime calls of one operator: %.0f ns (median of %zu; slices, sets, execute, frees)\n", ns[ns.size() / 2],
-              ns.size());
+  std::printf("runtime calls of one operator: %.0f ns (median of %zu; slices, sets, execute, frees)\n",
+              ns[ns.size() / 2], ns.size());
   nrt_close();
   return 0;
 }

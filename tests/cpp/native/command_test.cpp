@@ -1,0 +1,158 @@
+// The command as a user calls it: output, messages, exit codes.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "tests/cpp/catch.h"
+#include "tools/native/npy.h"
+
+using namespace trnsim;
+
+namespace {
+
+struct Outcome {
+  int code = -1;
+  std::string text;  // both streams
+};
+
+Outcome command(const std::string& arguments, const std::string& environment = "") {
+  const std::string line = environment + " '" TRNSIM_NATIVE "' " + arguments + " 2>&1";
+  Outcome o;
+  std::FILE* pipe = popen(line.c_str(), "r");
+  REQUIRE(pipe != nullptr);
+  std::array<char, 4096> buffer;
+  while (const size_t n = fread(buffer.data(), 1, buffer.size(), pipe)) o.text.append(buffer.data(), n);
+  o.code = WEXITSTATUS(pclose(pipe));
+  return o;
+}
+
+class Folder {
+ public:
+  Folder() : path_(std::filesystem::temp_directory_path() / ("trnsim-native-" + std::to_string(getpid()))) {
+    std::filesystem::create_directories(path_);
+  }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  std::string file(const std::string& name) const { return (path_ / name).string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+std::string scale_add() {
+  return std::string(std::getenv("TRNSIM_SOURCE_DIR")) + "/tests/c/scale_add.trnasm";
+}
+
+}  // namespace
+
+TEST_CASE("assemble, disassemble and assemble again give the same container") {
+  const Folder f;
+  REQUIRE(command("asm " + scale_add() + " -o " + f.file("a.trnp")).code == 0);
+  REQUIRE(command("disasm " + f.file("a.trnp") + " -o " + f.file("b.trnasm")).code == 0);
+  REQUIRE(command("asm " + f.file("b.trnasm")).code == 0);
+  const auto read = [](const std::string& path) {
+    std::ifstream in(path, std::ios::binary);
+    return std::string((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  };
+  CHECK(read(f.file("a.trnp")) == read(f.file("b.trnp")));
+  const Outcome o = command("validate " + f.file("a.trnp"));
+  CHECK(o.code == 0);
+  CHECK_THAT(o.text, ContainsSubstring("legal on trn2"));
+}
+
+TEST_CASE("run reads and writes arrays and writes the report") {
+  const Folder f;
+  native::Array x{"<f4", {4, 64}, std::vector<uint8_t>(1024)};
+  for (size_t i = 0; i < 256; ++i) {
+    const float v = static_cast<float>(i);
+    std::memcpy(&x.bytes[4 * i], &v, 4);
+  }
+  std::string error;
+  REQUIRE(native::write_npy(f.file("x.npy"), x, &error));
+  for (const char* suffix : {"", " --set hbm.stack_bandwidth_gb_per_s=1000", " --mode data"}) {
+    const Outcome o = command("run " + scale_add() + " --input x=" + f.file("x.npy") +
+                              " --output y=" + f.file("y.npy") + " --json " + f.file("r.json") + suffix);
+    INFO(o.text);
+    REQUIRE(o.code == 0);
+    CHECK_THAT(o.text, ContainsSubstring("simulated time"));
+    native::Array y;
+    REQUIRE(native::read_npy(f.file("y.npy"), &y, &error));
+    float v = 0;
+    std::memcpy(&v, &y.bytes[4 * 130], 4);  // row 2
+    CHECK(v == 2 * 130.0f + 3);
+    CHECK(std::filesystem::file_size(f.file("r.json")) > 100);
+  }
+}
+
+TEST_CASE("time alone needs no arrays") {
+  const Outcome o = command("run " + scale_add() + " --mode time");
+  CHECK(o.code == 0);
+  CHECK(command("run " + scale_add() + " --mode time --output y=/tmp/y.npy").code == 2);
+}
+
+TEST_CASE("wrong use is said in words, with exit codes 1 and 2") {
+  const Folder f;
+  const struct {
+    std::string arguments;
+    int code;
+    const char* text;
+  } kRows[] = {
+      {"", 2, "usage"},
+      {"fly", 2, "no verb is named 'fly'"},
+      {"run", 2, "file"},
+      {"run " + scale_add(), 2, "input 'x' (fp32) has no value"},
+      {"run " + scale_add() + " --input z=a.npy", 2, "has no such input; it has x"},
+      {"run " + scale_add() + " --input x", 2, "is not name=file.npy"},
+      {"run " + scale_add() + " --input x=/nowhere.npy", 1, "/nowhere.npy"},
+      {"run " + scale_add() + " --confg trn2", 2, "confg"},
+      {"run " + scale_add() + " --config trn9 --mode time", 2, "trn9"},
+      {"run " + scale_add() + " --set vector.clok_ghz=1 --mode time", 2, "vector.clock_ghz"},
+      {"run " + scale_add() + " --mode tim", 2, "nearest: time"},
+      {"run " + scale_add() + " --repeat 0", 2, "at least 1"},
+      {"run /nowhere.trnp", 1, "cannot open /nowhere.trnp"},
+      {"asm " + f.file("bad.trnasm"), 1, "bad.trnasm:2"},
+      {"disasm " + f.file("noise.trnp"), 1, "noise.trnp"},
+      {"isa tensor_tenso", 1, "tensor_tensor"},
+      {"config explain chip.core", 1, "chip.cores"},
+      {"config check /nowhere.textproto", 1, "nowhere"},
+      {"config fly", 2, "usage"},
+  };
+  std::ofstream(f.file("bad.trnasm")) << "program \"p\" target \"trn2\"\nnonsense here\n";
+  std::ofstream(f.file("noise.trnp"), std::ios::binary) << std::string("\xff\x00\x01 noise", 9);
+  for (const auto& row : kRows) {
+    INFO(row.arguments);
+    const Outcome o = command(row.arguments);
+    INFO(o.text);
+    CHECK(o.code == row.code);
+    CHECK_THAT(o.text, ContainsSubstring(row.text));
+  }
+  const Outcome o = command("run " + scale_add() + " --mode time", "TRNSIM_MEMOO=on");
+  CHECK(o.code == 2);
+  CHECK_THAT(o.text, ContainsSubstring("TRNSIM_MEMO"));
+}
+
+TEST_CASE("configuration verbs") {
+  Outcome o = command("config list");
+  CHECK(o.code == 0);
+  CHECK_THAT(o.text, ContainsSubstring("trn2\n") && ContainsSubstring("trn3\n"));
+  o = command("config show trn3");
+  CHECK(o.code == 0);
+  CHECK_THAT(o.text, ContainsSubstring("chip.hbm_capacity_gib"));
+  o = command("config diff trn2 trn3");
+  CHECK(o.code == 0);
+  CHECK_THAT(o.text, ContainsSubstring("chip.generation"));
+  CHECK(command("config diff trn2 trn2").text.empty());
+  o = command("config explain chip.cores");
+  CHECK(o.code == 0);
+  CHECK_THAT(o.text, ContainsSubstring("physical NeuronCores per chip"));
+  o = command("config show trn2 --set vector.clock_ghz=1.5");
+  CHECK_THAT(o.text, ContainsSubstring("1.5 *"));
+  o = command("isa dma_copy");
+  CHECK(o.code == 0);
+  CHECK_THAT(o.text, ContainsSubstring("dma_copy"));
+}
