@@ -1,4 +1,4 @@
-#include <chrono>
+#include <ctime>
 #include <functional>
 #include <iostream>
 
@@ -485,9 +485,9 @@ TEST_CASE("speed of validation", "[.][benchmark]") {
   const Program p = random.legal_program(200000);
   size_t n = 0;
   for (const auto& s : p.streams) n += s.size();
-  const auto t0 = std::chrono::steady_clock::now();
+  const auto t0 = std::clock();
   REQUIRE(validate(p).empty());
-  const auto t1 = std::chrono::steady_clock::now();
-  std::cout << "validate " << static_cast<double>((t1 - t0).count()) / static_cast<double>(n)
+  const auto t1 = std::clock();
+  std::cout << "validate " << 1e9 * static_cast<double>(t1 - t0) / CLOCKS_PER_SEC / static_cast<double>(n)
             << " ns/instruction\n";
 }
