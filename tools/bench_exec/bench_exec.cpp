@@ -301,6 +301,16 @@ int main() {
   }
   std::printf("  },\n  \"small_program_us\": %.2f,\n", b.seconds(small, 1000) * 1e6);
 
+  isa::Program large;
+  for (int i = 0; i < 1000; ++i) large.streams[1].insert(large.streams[1].end(), {cases[2].in, cases[5].in});
+  const double prepare = best_seconds(
+      [&] {
+        exec::Status status;
+        exec::prepare(large, b.core.sizes(), &status);
+      },
+      5);
+  std::printf("  \"prepare_ns_per_instruction\": %.0f,\n", prepare / 2000 * 1e9);
+
   // The same instructions one by one through Core::execute, as the chip model does for data-dependent
   // programs.
   std::vector<std::vector<std::byte>> memory(3, std::vector<std::byte>(128 * 64));
