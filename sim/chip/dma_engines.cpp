@@ -18,6 +18,7 @@ void DmaEngines::start_run() {
   empty.head.fill(-1);
   empty.tail.fill(-1);
   engines_.assign(static_cast<size_t>(core_.program->dma_engines), empty);
+  next_.assign(engines_.size(), kNever);
   nodes_.clear();
   free_node_ = -1;
   transfers_.clear();
@@ -109,8 +110,9 @@ void DmaEngines::trigger(int engine, uint32_t index, const TimedOp& op, Ps now) 
       e.occupied = static_cast<uint16_t>(e.occupied | (1u << op.queue));
     }
     e.tail[op.queue] = n;
-    e.next = std::min(e.next, std::max(e.busy_until, ready));
-    soonest = std::min(soonest, e.next);
+    Ps& next = next_[job.engine];
+    next = std::min(next, std::max(e.busy_until, ready));
+    soonest = std::min(soonest, next);
     ready += program.dma_stagger;
   }
   arm(soonest);
@@ -122,24 +124,30 @@ void DmaEngines::arm(Ps at) {
   core_.notify(event_, at);
 }
 
-Ps DmaEngines::earliest() const {
-  Ps at = kNever;
-  for (const EngineState& e : engines_) at = std::min(at, e.next);
-  return at;
-}
-
+// Nothing triggered from now on reaches the engines before the lookahead has passed, so everything up to
+// there can be decided at once, in time order.
 void DmaEngines::process() {
   armed_ = kNever;
   Ps now = core_.now();
+  const Ps lookahead = std::max<Ps>(core_.program->dma_lookahead - 1, 0);
   for (;;) {
     if (core_.failed()) return;
+    const Ps horizon = now + lookahead;
     Ps next = kNever;
-    for (EngineState& e : engines_) {
-      if (e.next <= now) serve(e, now);
-      next = std::min(next, e.next);
+    for (;;) {
+      size_t first = 0;
+      next = kNever;
+      for (size_t e = 0; e < next_.size(); ++e) {
+        if (next_[e] < next) {
+          next = next_[e];
+          first = e;
+        }
+      }
+      if (next > horizon) break;
+      serve(first, next, now);
     }
     if (next == kNever) return;
-    if (next > now && !core_.quiet_until(next)) {
+    if (!core_.quiet_until(next)) {
       arm(next);
       return;
     }
@@ -147,14 +155,16 @@ void DmaEngines::process() {
   }
 }
 
-void DmaEngines::serve(EngineState& e, Ps now) {
+// `at` is the time of the action; `now` the time up to which everything else is known.
+void DmaEngines::serve(size_t engine, Ps at, Ps now) {
+  EngineState& e = engines_[engine];
   Ps soonest = kNever;
   for (unsigned k = 1; k <= isa::kNumDmaQueues; ++k) {
     const unsigned q = (static_cast<unsigned>(e.last_queue) + k) % isa::kNumDmaQueues;
     if ((e.occupied >> q & 1) == 0) continue;
     const int32_t n = e.head[q];
     Node& node = nodes_[n];
-    if (node.ready > now) {
+    if (node.ready > at) {
       soonest = std::min(soonest, node.ready);
       continue;
     }
@@ -162,17 +172,17 @@ void DmaEngines::serve(EngineState& e, Ps now) {
     const bool last = --node.packets_left == 0;
     const Ps service = last ? node.job->last_packet : node.job->packet;
     const int64_t bytes = last ? node.job->last_packet_hbm_bytes : node.job->packet_hbm_bytes;
-    Ps end = now + service;
-    if (bytes > 0) end = std::max(end, core_.hbm.serve(now, bytes));
+    Ps end = at + service;
+    if (bytes > 0) end = std::max(end, core_.hbm.serve(at, bytes));
     if (end > busy_end_) {
-      busy_ += end - std::max(now, busy_end_);
+      busy_ += end - std::max(at, busy_end_);
       busy_end_ = end;
     }
     e.busy_until = end;
     const uint32_t t = node.transfer;
     Transfer& transfer = transfers_[t];
     if (core_.trace != nullptr) {
-      core_.trace->packets.push_back({transfer.number, node.job->engine, node.ready, now, end});
+      core_.trace->packets.push_back({transfer.number, node.job->engine, node.ready, at, end});
     }
     if (last) {
       e.head[q] = node.next;
@@ -185,10 +195,10 @@ void DmaEngines::serve(EngineState& e, Ps now) {
       transfer.complete = std::max(transfer.complete, end + transfer.dma->ack);
       if (--transfer.jobs_left == 0) complete(t, now);
     }
-    e.next = e.occupied != 0 ? end : kNever;
+    next_[engine] = e.occupied != 0 ? end : kNever;
     return;
   }
-  e.next = soonest;
+  next_[engine] = soonest;
 }
 
 // Called when the completion time is known; it may lie ahead of `now`.

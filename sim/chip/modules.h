@@ -147,17 +147,17 @@ class DmaEngines : public sc_core::sc_module {
   };
 
   void process();
-  void serve(EngineState& e, Ps now);
+  void serve(size_t engine, Ps at, Ps now);
   void complete(uint32_t transfer, Ps now);
   int32_t new_node();
   uint32_t new_transfer();
-  Ps earliest() const;
   void arm(Ps at);
 
   CoreModule& core_;
   sc_core::sc_event event_;
   Ps armed_ = kNever;
   std::vector<EngineState> engines_;
+  std::vector<Ps> next_;  // time of the next action of each engine
   std::vector<Node> nodes_;
   int32_t free_node_ = -1;
   std::vector<Transfer> transfers_;

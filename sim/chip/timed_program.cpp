@@ -81,9 +81,47 @@ OpKind kind_of(const Instruction& i) {
   }
 }
 
+// Everything that the cost of a transfer depends on; place and tensor do not matter.
+bool same_shape(const Access& a, const Access& b) {
+  if (a.space != b.space || a.dtype != b.dtype || a.num_dims != b.num_dims ||
+      a.start_partition != b.start_partition || a.num_partitions != b.num_partitions) {
+    return false;
+  }
+  for (int d = 0; d < a.num_dims; ++d) {
+    if (a.step[d] != b.step[d] || a.size[d] != b.size[d]) return false;
+  }
+  return true;
+}
+bool same_transfer(const Instruction& a, const Instruction& b) {
+  return a.opcode == b.opcode && a.dge == b.dge && a.op0 == b.op0 &&
+         (a.sync.update == isa::SemOp::kNone) == (b.sync.update == isa::SemOp::kNone) &&
+         same_shape(a.dst, b.dst) && same_shape(a.src0, b.src0) && same_shape(a.src1, b.src1);
+}
+
+// Costs of transfers, one entry per shape: programs repeat a few shapes many times.
+class TransferTable {
+ public:
+  explicit TransferTable(std::vector<cost::Dma>* costs) : costs_(costs) {}
+  uint32_t index_of(const Instruction& i, const config::Config& c) {
+    for (const auto& [known, index] : recent_) {
+      if (known != nullptr && same_transfer(*known, i)) return index;
+    }
+    const auto index = static_cast<uint32_t>(costs_->size());
+    costs_->push_back(cost::dma(i, c));
+    recent_[next_] = {&i, index};
+    next_ = (next_ + 1) % recent_.size();
+    return index;
+  }
+
+ private:
+  std::vector<cost::Dma>* costs_;
+  std::array<std::pair<const Instruction*, uint32_t>, 16> recent_{};
+  size_t next_ = 0;
+};
+
 bool is_branch(OpKind k) { return k == OpKind::kBranch || k == OpKind::kJump || k == OpKind::kLoop; }
 
-TimedOp timed_op(const Instruction& i, const config::Config& c, TimedProgram* out) {
+TimedOp timed_op(const Instruction& i, const config::Config& c, TransferTable* transfers, TimedProgram* out) {
   TimedOp op;
   op.kind = kind_of(i);
   op.op0 = i.op0;
@@ -135,10 +173,9 @@ TimedOp timed_op(const Instruction& i, const config::Config& c, TimedProgram* ou
       break;
     }
     case OpKind::kDma:
-      op.dma = static_cast<uint32_t>(out->transfers.size());
-      out->transfers.push_back(cost::dma(i, c));
-      op.issue = out->transfers.back().trigger;
-      op.latency = out->transfers.back().first_packet;
+      op.dma = transfers->index_of(i, c);
+      op.issue = out->transfers[op.dma].trigger;
+      op.latency = out->transfers[op.dma].first_packet;
       op.queue = i.queue;
       // A queue always adds its completion increment: one per engine of the full set.
       if (op.update == isa::SemOp::kAdd) op.update_value = isa::kDmaCompletionIncrement;
@@ -202,12 +239,7 @@ bool build_timed_program(const isa::Program& program, const config::Config& c, T
   out->dma_engines = static_cast<int>(c.dma.engines);
   out->queue_depth = static_cast<int>(c.dma.queue_depth);
 
-  size_t transfers = 0;
-  for (const auto& stream : program.streams) {
-    for (const Instruction& i : stream) transfers += i.is_dma();
-  }
-  out->transfers.reserve(transfers);
-
+  TransferTable transfers(&out->transfers);
   uint8_t banks_of[isa::kNumEngines] = {};
   bool bus_of[isa::kNumEngines] = {};
   for (int e = 0; e < isa::kNumEngines; ++e) {
@@ -223,7 +255,7 @@ bool build_timed_program(const isa::Program& program, const config::Config& c, T
                    " does not belong to the stream of its engine; validate the program";
         return false;
       }
-      TimedOp op = timed_op(i, c, out);
+      TimedOp op = timed_op(i, c, &transfers, out);
       if (is_branch(op.kind) && op.target > source.size()) {
         *message = "user error: " + instruction_label(program, static_cast<Engine>(e), n) + " jumps to " +
                    std::to_string(op.target) + ", the stream has " + std::to_string(source.size()) +
@@ -248,6 +280,11 @@ bool build_timed_program(const isa::Program& program, const config::Config& c, T
     }
     stream.ops.push_back(TimedOp{});  // a stream without a halt ends at its end
     stream.ranges.push_back(OpRanges{});
+  }
+
+  out->dma_lookahead = out->transfers.empty() ? 0 : INT64_MAX;
+  for (const cost::Dma& t : out->transfers) {
+    out->dma_lookahead = std::min(out->dma_lookahead, t.first_packet + t.read_latency);
   }
 
   // Resources that no second engine uses need no arbitration.

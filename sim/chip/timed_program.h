@@ -85,7 +85,7 @@ struct TimedProgram {
   std::string name;
   const isa::Program* source = nullptr;  // for messages and data-driven runs; outlives this
   std::array<TimedStream, isa::kNumEngines> streams;
-  std::vector<cost::Dma> transfers;
+  std::vector<cost::Dma> transfers;  // one per shape
 
   // Durations of the configuration that the modules read directly.
   Ps dispatch = 0, control = 0, branch = 0, register_memory = 0;
@@ -94,6 +94,7 @@ struct TimedProgram {
   Ps dma_stagger = 0, software_spacing = 0;
   double hbm_ps_per_byte = 0;
   int dma_engines = 0, queue_depth = 0;
+  Ps dma_lookahead = 0;               // least time from a trigger to anything the DMA engines do for it
   bool unresolved_registers = false;  // some register is loaded from memory
 };
 
