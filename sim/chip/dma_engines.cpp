@@ -159,9 +159,11 @@ void DmaEngines::process() {
 void DmaEngines::serve(size_t engine, Ps at, Ps now) {
   EngineState& e = engines_[engine];
   Ps soonest = kNever;
-  for (unsigned k = 1; k <= isa::kNumDmaQueues; ++k) {
-    const unsigned q = (static_cast<unsigned>(e.last_queue) + k) % isa::kNumDmaQueues;
-    if ((e.occupied >> q & 1) == 0) continue;
+  // Occupied queues in turn, from the one after the last served.
+  const unsigned first = static_cast<unsigned>(e.last_queue) + 1;
+  const unsigned both = e.occupied | static_cast<unsigned>(e.occupied) << isa::kNumDmaQueues;
+  for (unsigned turn = (both >> first) & ((1u << isa::kNumDmaQueues) - 1); turn != 0; turn &= turn - 1) {
+    const unsigned q = (first + static_cast<unsigned>(__builtin_ctz(turn))) % isa::kNumDmaQueues;
     const int32_t n = e.head[q];
     Node& node = nodes_[n];
     if (node.ready > at) {
