@@ -146,6 +146,13 @@ class Emitter {
     if (dims.empty()) dims.push_back(1);
     return dims;
   }
+  // Every free dim longer than 1 is reduced.
+  bool whole_row() const {
+    for (size_t i = 0; i < tiles_.dims.size(); ++i) {
+      if (tiles_.dims[i] > 1 && (i >= tiles_.reduced.size() || !tiles_.reduced[i])) return false;
+    }
+    return true;
+  }
   int64_t row_elements() const {
     int64_t n = 1;
     for (int64_t d : row_.dims()) n *= d;
@@ -251,6 +258,15 @@ class Emitter {
       if (known.present()) return known;
     }
     Dtype from = exprs_[e.a].dtype;
+    // The sum of an activation over all free dims is a by-product of the activation.
+    if (e.reduce == ReduceOp::kSum && row_is_column_ && !values_[e.a] && level_[e.a] == kElement &&
+        from == Dtype::kF32 && activation_func(exprs_[e.a].op) && whole_row()) {
+      row_sum_ = one_.temp(Dtype::kF32);
+      summed_node_ = e.a;
+      value(e.a);
+      summed_node_ = -1;
+      return tiles_.combine_partitions ? tiles_.combine_partitions(row_sum_, e.reduce, from) : row_sum_;
+    }
     Access x = full_.typed_tile(operand(e.a, full_), class_dtype(from));
     Access partial = reduce_dims(b_, x, tiles_.reduced, e.reduce, from);
     return tiles_.combine_partitions ? tiles_.combine_partitions(partial, e.reduce, from) : partial;
@@ -591,15 +607,44 @@ class Emitter {
     return o.binary(op, operand(e.a, o), operand(e.b, o), dst);
   }
 
+  ScalarOperand negated(const ScalarOperand& s) {
+    if (s.kind == ScalarOperand::Kind::kImmediate) return TileBuilder::imm(-s.value);
+    Access column = s.pointer;
+    column.num_partitions = static_cast<uint16_t>(tiles_.partitions);
+    return TileBuilder::column(one_.scalar(column, AluOp::kMultiply, -1));
+  }
+
+  // A product, a sum or a difference with a scalar is the activation's scale or bias; a sum of the results
+  // over the whole row comes with it.
+  Access activation(int32_t n, const Expr& e, ActFunc func, Ops& o, const Access& dst) {
+    ScalarOperand scale, bias;
+    Access x;
+    if (foldable(e.a, o, {ExprOp::kMul, ExprOp::kAdd, ExprOp::kSub})) {
+      ExprOp inner_op = exprs_[e.a].op;
+      Folded inner = fold(e.a);
+      x = inner.tile;
+      if (inner_op == ExprOp::kMul) {
+        scale = inner.scalar;
+      } else if (inner_op == ExprOp::kAdd) {
+        bias = inner.scalar;
+      } else if (inner.reverse) {
+        scale = TileBuilder::imm(-1);
+        bias = inner.scalar;
+      } else {
+        bias = negated(inner.scalar);
+      }
+    } else {
+      x = tile_operand(e.a, o);
+    }
+    Access d = o.target(dst, Dtype::kF32);
+    b_.activation(d, x, func, scale, bias, n == summed_node_ ? &row_sum_ : nullptr);
+    return d;
+  }
+
   Access float_node(int32_t n, const Expr& e, Ops& o, const Access& dst) {
     if (auto op = arithmetic_op(e.op)) return float_arithmetic(e, *op, o, dst);
     if (auto f = activation_func(e.op)) {
-      // A multiplication by a scalar is the activation's scale.
-      if (foldable(e.a, o, {ExprOp::kMul})) {
-        Folded inner = fold(e.a);
-        return o.act(*f, inner.tile, inner.scalar, {}, dst);
-      }
-      return o.act(*f, tile_operand(e.a, o), {}, {}, dst);
+      return activation(n, e, *f, o, dst);
     }
     if (e.b >= 0) {
       Src x = operand(e.a, o), y = operand(e.b, o);
@@ -722,6 +767,8 @@ class Emitter {
   std::vector<std::optional<Src>> values_;
   std::vector<int> users_;
   std::vector<Level> level_;
+  int32_t summed_node_ = -1;  // whose activation also writes row_sum_
+  Access row_sum_;
   int32_t into_node_ = -1;
   Access into_;
 };
@@ -737,119 +784,6 @@ std::vector<Access> emit_expr(TileBuilder& tile, const std::vector<Expr>& exprs,
     results.push_back(emitter.emit_root(roots[r], r < into.size() ? into[r] : Access{}));
   }
   return results;
-}
-
-namespace {
-
-AluOp reduce_alu(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::kSum:
-      return AluOp::kAdd;
-    case ReduceOp::kProd:
-      return AluOp::kMultiply;
-    case ReduceOp::kMax:
-    case ReduceOp::kAny:
-      return AluOp::kMax;
-    default:
-      return AluOp::kMin;
-  }
-}
-
-// Halving along the reduced dims on GpSimd, where 32-bit integers are exact; the vector engine's reduction
-// goes through FP32.
-Access halve_integers(TileBuilder& tile, Access x, const std::vector<bool>& reduced, AluOp alu) {
-  for (int d = x.num_dims - 1; d >= 0; --d) {
-    if (!(d < static_cast<int>(reduced.size()) && reduced[d])) continue;
-    while (x.size[d] > 1) {
-      int64_t n = x.size[d], half = n / 2, rest = n - half;
-      std::vector<int64_t> dims(x.size.begin(), x.size.begin() + x.num_dims);
-      dims[d] = rest;
-      Access y = tile.sbuf(x.num_partitions, dims, x.dtype);
-      tile.tensor_tensor(slice(y, d, 0, half), slice(x, d, 0, half), slice(x, d, rest, half), alu);
-      if (rest > half) tile.copy(slice(y, d, half, 1), slice(x, d, half, 1));
-      x = y;
-    }
-  }
-  return x;
-}
-
-}  // namespace
-
-Access reduce_dims(TileBuilder& tile, const Access& full, const std::vector<bool>& reduced, ReduceOp op,
-                   Dtype expr_class) {
-  AluOp alu = reduce_alu(op);
-  std::vector<int64_t> kept;
-  int count = 0;
-  for (int d = 0; d < full.num_dims; ++d) {
-    if (d < static_cast<int>(reduced.size()) && reduced[d]) {
-      ++count;
-    } else {
-      kept.push_back(full.size[d]);
-    }
-  }
-  if (count == 0) return full;
-  Access x = is_int(expr_class) ? halve_integers(tile, full, reduced, alu) : full;
-  // Kept dims first, reduced dims last.
-  Access ordered = x;
-  int at = 0;
-  for (int pass = 0; pass < 2; ++pass) {
-    for (int d = 0; d < x.num_dims; ++d) {
-      bool is_reduced = d < static_cast<int>(reduced.size()) && reduced[d];
-      if (is_reduced != (pass == 1)) continue;
-      ordered.size[at] = x.size[d];
-      ordered.step[at] = x.step[d];
-      ++at;
-    }
-  }
-  if (is_int(expr_class)) {
-    // Only elements of size 1 are left on the reduced dims.
-    ordered.num_dims = static_cast<uint8_t>(std::max<size_t>(1, kept.size()));
-    return ordered;
-  }
-  if (kept.empty()) kept.push_back(1);
-  Access row = tile.sbuf(full.num_partitions, kept, class_dtype(expr_class));
-  tile.reduce(row, ordered, alu, count);
-  return row;
-}
-
-void reduce_into(TileBuilder& tile, const Access& acc, const Access& other, ReduceOp op, Dtype) {
-  tile.tensor_tensor(acc, acc, other, reduce_alu(op));
-}
-
-void emit_cast(TileBuilder& tile, const Access& dst, const Access& src) {
-  std::vector<int64_t> dims(src.size.begin(), src.size.begin() + src.num_dims);
-  Ops o(tile, src.num_partitions, dims);
-  bool to_bool = dst.dtype == Dtype::kBool;
-  bool from_float = isa::is_float(src.dtype), to_int = isa::is_integer(dst.dtype);
-  if (to_bool && src.dtype != Dtype::kBool) {
-    o.scalar(src, AluOp::kNotEqual, 0, dst);
-    return;
-  }
-  if (!to_int || src.dtype == dst.dtype || src.dtype == Dtype::kBool) {
-    tile.copy(dst, src);
-    return;
-  }
-  bool wide_dst = isa::is_32bit_integer(dst.dtype);
-  Access i = src;
-  if (from_float) {
-    i = o.float_to_int(src, wide_dst ? dst.dtype : Dtype::kI32);
-  } else if (!isa::is_32bit_integer(src.dtype)) {
-    // Narrow integers fit FP32; only same-width or narrowing changes of sign need to wrap.
-    bool fits = isa::dtype_bytes(dst.dtype) > isa::dtype_bytes(src.dtype) &&
-                (src.dtype == Dtype::kU8 || src.dtype == Dtype::kU16 || dst.dtype == Dtype::kI16 ||
-                 dst.dtype == Dtype::kI32);
-    if (fits) {
-      tile.copy(dst, src);
-      return;
-    }
-    i = o.cast(src, Dtype::kI32);
-  }
-  if (wide_dst) {
-    i.dtype = dst.dtype;
-    tile.copy(dst, i);
-    return;
-  }
-  tile.copy(dst, o.int_wrap(i, dst.dtype));
 }
 
 }  // namespace trnsim::compiler
