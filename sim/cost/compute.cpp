@@ -172,10 +172,10 @@ Compute scalar_cost(const Instruction& i, const config::Config& c) {
     return cost;
   }
   const double n = static_cast<double>(i.dst.present() ? i.dst.free_elements() : 0);
-  // 16-byte sector law: a strided operand costs two cycles per sector it touches.
+  // 16-byte sector law: two cycles per sector an operand touches, when that is more than one per element.
   double per_operand = n;
   for (const Access* a : {&i.src0, &i.dst}) {
-    if (a->present() && strided(*a)) {
+    if (a->present()) {
       per_operand = std::max(per_operand, s.strided_sector_cycles * static_cast<double>(sectors(*a)));
     }
   }

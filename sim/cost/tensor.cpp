@@ -51,10 +51,8 @@ Matmul matmul(const Instruction& i, const config::Config& c) {
     m.cycles = std::llround(std::max<double>(i.src0.num_partitions, t.min_columns) * per_column);
     return m;
   }
-  double columns = static_cast<double>(i.src0.free_elements());
-  if (std::llabs(innermost_stride_bytes(i.src0)) >= kSectorBytes) {
-    columns = std::max(columns, t.strided_sector_columns * static_cast<double>(sectors(i.src0)));
-  }
+  const double columns = std::max(static_cast<double>(i.src0.free_elements()),
+                                  t.strided_sector_columns * static_cast<double>(sectors(i.src0)));
   double cycles = std::max(columns, t.min_columns) * per_column;
   if (fp32) {
     m.passes = static_cast<int>(std::llround(t.fp32_passes));
