@@ -211,6 +211,8 @@ const std::vector<EnvironmentVariable>& environment_variables() {
       {"TRNSIM_RUN_DIR", "", "directory of a machine shared between processes"},
       {"TRNSIM_FAULT", "", "faults to inject: name[:count[:skip]],..."},
       {"TRNSIM_SOURCE_DIR", "", "source tree, for tests"},
+      {"TRNSIM_JOBS", "", "parallel compile jobs of tools/setup"},
+      {"TRNSIM_BUILD_TESTS", "", "whether a build holds the tests"},
   };
   return kAll;
 }
