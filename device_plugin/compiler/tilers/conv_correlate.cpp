@@ -1,7 +1,8 @@
 // Convolution forward and input gradient as an implicit matrix product: contraction channels on partitions,
 // one matrix product per window position with a strided window of the source image as the moving matrix, all
-// positions accumulated in PSUM. Few contraction channels: several window positions share the partitions
-// (packed).
+// positions accumulated in PSUM. Few contraction channels: several window lines (positions of all axes but
+// the innermost) share the partitions (packed); the innermost axis keeps its strided window, so that packing
+// copies long runs.
 #include <algorithm>
 
 #include "device_plugin/compiler/tilers/conv_geometry.h"
@@ -16,11 +17,11 @@ constexpr int64_t kPackedBytes = 24 * 1024;  // of the packed windows of one blo
 constexpr int64_t kMaxPackedChannels = 32;
 constexpr size_t kBanksPerRound = 4;  // rectangles that share a stationary matrix
 
-// Contraction rows of one matrix product: channels [channel, channel + channels) of each of `taps`, tap
-// major.
+// Contraction rows of one matrix product: channels [channel, channel + channels) at one window position;
+// packed: the same position of the innermost axis in every line of a group of window lines.
 struct ContractionBlock {
   int64_t channel, channels;
-  std::vector<int64_t> taps;  // positions in Correlation::taps (packed: several)
+  int64_t tap;  // position in Correlation::taps (packed: of the group's first line)
 };
 
 class Correlator {
@@ -32,18 +33,18 @@ class Correlator {
     correlations_ =
         gradient_ ? input_gradient_correlations(p) : std::vector<Correlation>{forward_correlation(p)};
     bytes_ = static_cast<int64_t>(isa::dtype_bytes(p.load_dtype));
-    const Correlation& first = correlations_[0];
-    // Packing costs one copy between partitions per window position; runs of single elements make it
-    // expensive.
-    packed_ = correlations_.size() == 1 && first.taps.size() > 1 && source_.channels <= kMaxPackedChannels &&
-              (first.in_step[2] == 1 || source_.channels <= 4);
+    // With stride 1 the innermost axis makes long runs as well, and all positions share the partitions.
+    const bool all = correlations_[0].in_step[2] == 1 && source_.channels * p.taps() <= kPartitions;
+    width_ = all ? 1 : p.kernel[2];
+    lines_ = p.taps() / width_;
+    packed_ = correlations_.size() == 1 && lines_ > 1 && source_.channels <= kMaxPackedChannels;
     channel_blocks_ = ceil_div(source_.channels, kPartitions);
-    taps_per_block_ = packed_ ? std::min<int64_t>(kPartitions / source_.channels, p.taps()) : 1;
+    lines_per_block_ = packed_ ? std::min<int64_t>(kPartitions / source_.channels, lines_) : 1;
   }
 
   void run() {
     const int64_t per_result_channel =
-        packed_ ? ceil_div(p_.taps(), taps_per_block_) * bytes_ : channel_blocks_ * p_.taps() * bytes_;
+        (packed_ ? ceil_div(lines_, lines_per_block_) * width_ : channel_blocks_ * p_.taps()) * bytes_;
     const int64_t fit = std::max<int64_t>(1, kWeightBytes / (per_result_channel * kPartitions)) * kPartitions;
     for (int64_t m = 0; m < result_.channels; m += fit) {
       result_channel0_ = m;
@@ -59,8 +60,8 @@ class Correlator {
   void prepare_weights() {
     weights_.clear();
     if (packed_) {
-      for (int64_t t = 0; t < p_.taps(); t += taps_per_block_)
-        weights_.push_back(packed_weights(t, std::min(taps_per_block_, p_.taps() - t)));
+      for (int64_t l = 0; l < lines_; l += lines_per_block_)
+        weights_.push_back(packed_weights(l, std::min(lines_per_block_, lines_ - l)));
       return;
     }
     for (int64_t c = 0; c < source_.channels; c += kPartitions) {
@@ -73,23 +74,26 @@ class Correlator {
     return hbm_view(context_, window_of(p_.weight, delta, std::move(sizes), std::move(strides)));
   }
 
-  // Rows (tap, contraction channel), columns result channels: small, by element runs.
-  Access packed_weights(int64_t tap, int64_t taps) {
+  // Rows (line, contraction channel), columns (innermost position, result channel): small, by element runs.
+  Access packed_weights(int64_t line, int64_t lines) {
     const int64_t contraction_stride = gradient_ ? p_.weight_out_stride : p_.weight_in_stride;
     const int64_t result_stride = gradient_ ? p_.weight_in_stride : p_.weight_out_stride;
-    const int64_t rows = taps * source_.channels;
-    Access w = tile_.sbuf(static_cast<int>(rows), {result_channels_}, p_.load_dtype);
+    const int64_t width = width_;
+    Access w =
+        tile_.sbuf(static_cast<int>(lines * source_.channels), {width, result_channels_}, p_.load_dtype);
     const int64_t at = result_channel0_ * result_stride;
     if (p_.dense_taps()) {
-      tile_.load(w, weight_access(at + tap * p_.kernel_stride[2], {taps, source_.channels, result_channels_},
-                                  {p_.kernel_stride[2], contraction_stride, result_stride}));
+      tile_.load(w,
+                 weight_access(
+                     at + p_.tap_delta(line * width), {lines, source_.channels, width, result_channels_},
+                     {width * p_.kernel_stride[2], contraction_stride, p_.kernel_stride[2], result_stride}));
       return w;
     }
-    for (int64_t t = 0; t < taps; ++t) {
+    for (int64_t l = 0; l < lines; ++l) {
       tile_.load(
-          slice_partitions(w, static_cast<int>(t * source_.channels), static_cast<int>(source_.channels)),
-          weight_access(at + p_.tap_delta(tap + t), {source_.channels, result_channels_},
-                        {contraction_stride, result_stride}));
+          slice_partitions(w, static_cast<int>(l * source_.channels), static_cast<int>(source_.channels)),
+          weight_access(at + p_.tap_delta((line + l) * width), {source_.channels, width, result_channels_},
+                        {contraction_stride, p_.kernel_stride[2], result_stride}));
     }
     return w;
   }
@@ -132,9 +136,13 @@ class Correlator {
 
   // Columns [m, m + count) of the block's stationary matrix.
   Access stationary(const ContractionBlock& block, const Correlation& c, int64_t m, int64_t count) {
-    if (packed_) return columns_of(weights_[static_cast<size_t>(block.taps[0] / taps_per_block_)], m, count);
+    if (packed_) {
+      const int64_t group = block.tap / width_ / lines_per_block_;
+      return columns_of(weights_[static_cast<size_t>(group)], block.tap % width_ * result_channels_ + m,
+                        count);
+    }
     const Access& w = weights_[static_cast<size_t>(block.channel / kPartitions)];
-    const int64_t tap = c.taps[static_cast<size_t>(block.taps[0])].index;
+    const int64_t tap = c.taps[static_cast<size_t>(block.tap)].index;
     if (gradient_) return with_dims(w, m * p_.taps() + tap, {{p_.taps(), count}});
     return columns_of(w, tap * result_channels_ + m, count);
   }
@@ -160,9 +168,9 @@ class Correlator {
     source_range(c->correlations_, block, &lo, &extent);
     int64_t elements = extent[0] * extent[1] * extent[2] * c->channel_blocks_;
     if (c->packed_) {
-      // The packed copies have the size of the result, per group of taps; scale them to the source budget.
-      const int64_t groups = ceil_div(c->p_.taps(), c->taps_per_block_);
-      elements = std::max(elements, size[0] * size[1] * size[2] * groups * kSourceBytes / kPackedBytes);
+      // The packed copies, one per group of lines, scaled to the source budget.
+      const int64_t groups = ceil_div(c->lines_, c->lines_per_block_);
+      elements = std::max(elements, size[0] * size[1] * extent[2] * groups * kSourceBytes / kPackedBytes);
     }
     return elements;
   }
@@ -195,34 +203,55 @@ class Correlator {
     }
   }
 
-  // Windows of all taps side by side on partitions: [(tap, channel), n, outputs].
+  // Window lines side by side on partitions: [(line, channel), n, outputs of axes 0 and 1, source axis 2].
   std::vector<Access> pack(const SourceTile& source, const ImageBlock& block) {
     const Correlation& c = correlations_[0];
-    const ImageBlock outputs = phase_outputs(c, block);
+    // A line is the whole source extent of axis 2, at step 1, or one position's outputs.
+    ImageBlock lines = phase_outputs(c, block);
+    if (width_ > 1) {
+      lines.at[2] = 0;
+      lines.size[2] = source.extent[2];
+    }
+    const Spatial step{c.in_step[0], c.in_step[1], width_ > 1 ? 1 : c.in_step[2]};
     std::vector<Access> out;
-    for (int64_t t0 = 0; t0 < p_.taps(); t0 += taps_per_block_) {
-      const int64_t taps = std::min(taps_per_block_, p_.taps() - t0);
-      Access t = tile_.sbuf(static_cast<int>(taps * source_.channels), {outputs.elements()}, p_.load_dtype);
-      for (int64_t i = 0; i < taps; ++i) {
+    for (int64_t l0 = 0; l0 < lines_; l0 += lines_per_block_) {
+      const int64_t count = std::min(lines_per_block_, lines_ - l0);
+      Access t = tile_.sbuf(static_cast<int>(count * source_.channels), {lines.elements()}, p_.load_dtype);
+      for (int64_t l = 0; l < count; ++l) {
+        Spatial offset = c.taps[static_cast<size_t>((l0 + l) * width_)].offset;
+        if (width_ > 1) offset[2] = source.lo[2];
         tile_.dma(
-            slice_partitions(t, static_cast<int>(i * source_.channels), static_cast<int>(source_.channels)),
-            source.window(outputs, c.in_step, c.taps[static_cast<size_t>(t0 + i)].offset));
+            slice_partitions(t, static_cast<int>(l * source_.channels), static_cast<int>(source_.channels)),
+            source.window(lines, step, offset));
       }
       out.push_back(t);
     }
     return out;
   }
 
+  // Window of rectangle `r` in a packed tile, at position `tap` of the innermost axis.
+  Access packed_window(const Access& t, const ImageBlock& r, const ImageBlock& outputs,
+                       const SourceTile& source, const Correlation& c, int64_t tap) const {
+    const int64_t width = width_ > 1 ? source.extent[2] : outputs.size[2];
+    const Spatial pitch{outputs.size[1] * width, width, 1};
+    int64_t delta = (r.n - outputs.n) * outputs.size[0] * pitch[0];
+    for (int a = 0; a < 2; ++a) delta += (r.at[a] - outputs.at[a]) * pitch[a];
+    delta += width_ > 1 ? r.at[2] * c.in_step[2] + c.taps[static_cast<size_t>(tap)].offset[2] - source.lo[2]
+                        : r.at[2] - outputs.at[2];
+    return region(t, delta, r.count, outputs.size[0] * pitch[0], r.size,
+                  {pitch[0], pitch[1], width_ > 1 ? c.in_step[2] : 1});
+  }
+
   std::vector<ContractionBlock> contraction_blocks(const Correlation& c) const {
     std::vector<ContractionBlock> out;
     const int64_t taps = static_cast<int64_t>(c.taps.size());
     if (packed_) {
-      for (int64_t t = 0; t < taps; t += taps_per_block_) out.push_back({0, source_.channels, {t}});
+      for (int64_t l = 0; l < lines_; l += lines_per_block_)
+        for (int64_t x = 0; x < width_; ++x) out.push_back({0, source_.channels, l * width_ + x});
       return out;
     }
     for (int64_t ch = 0; ch < source_.channels; ch += kPartitions)
-      for (int64_t t = 0; t < taps; ++t)
-        out.push_back({ch, std::min(kPartitions, source_.channels - ch), {t}});
+      for (int64_t t = 0; t < taps; ++t) out.push_back({ch, std::min(kPartitions, source_.channels - ch), t});
     return out;
   }
 
@@ -257,15 +286,12 @@ class Correlator {
         for (size_t i = first; i < end; ++i) {
           Access moving;
           if (packed_) {
-            ImageBlock local = rectangles[i];
-            const Spatial pitch{outputs.size[1] * outputs.size[2], outputs.size[2], 1};
-            int64_t delta = (local.n - outputs.n) * outputs.size[0] * pitch[0];
-            for (int a = 0; a < 3; ++a) delta += (local.at[a] - outputs.at[a]) * pitch[a];
-            moving = region(packed[b], delta, local.count, outputs.size[0] * pitch[0], local.size, pitch);
+            const int64_t group = blocks[b].tap / width_ / lines_per_block_;
+            moving = packed_window(packed[static_cast<size_t>(group)], rectangles[i], outputs, sources[0], c,
+                                   blocks[b].tap);
           } else {
             const SourceTile& s = sources[static_cast<size_t>(blocks[b].channel / kPartitions)];
-            moving =
-                s.window(rectangles[i], c.in_step, c.taps[static_cast<size_t>(blocks[b].taps[0])].offset);
+            moving = s.window(rectangles[i], c.in_step, c.taps[static_cast<size_t>(blocks[b].tap)].offset);
           }
           tile_.matmul(banks[i - first], weights, moving, b > 0);
         }
@@ -289,7 +315,7 @@ class Correlator {
   ImageView source_, result_;
   std::vector<Correlation> correlations_;
   bool packed_ = false;
-  int64_t bytes_ = 4, channel_blocks_ = 1, taps_per_block_ = 1;
+  int64_t bytes_ = 4, channel_blocks_ = 1, lines_ = 1, lines_per_block_ = 1, width_ = 1;
   int64_t result_channel0_ = 0, result_channels_ = 0;
   std::vector<Access> weights_, bias_;
 };

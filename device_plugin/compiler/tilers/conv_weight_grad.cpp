@@ -20,7 +20,8 @@ class WeightGradient {
     bytes_ = static_cast<int64_t>(isa::dtype_bytes(p.load_dtype));
     row_tiles_ = ceil_div(p.out.channels, kPartitions);
     channel_blocks_ = ceil_div(p.input.channels, kPartitions);
-    packed_ = p.taps() > 1 && p.input.channels <= kMaxPackedChannels;
+    // Packing copies runs of the innermost axis; a stride makes them single elements.
+    packed_ = p.taps() > 1 && p.input.channels <= kMaxPackedChannels && p.stride[2] == 1;
   }
 
   void run() {

@@ -127,6 +127,11 @@ TEST_CASE("conv: small images, few channels", "[conv]") {
 TEST_CASE("conv: stem with stride", "[conv]") {
   check({2, 3, 20, 1, {23, 21}, {7, 7}, {2, 2}, {3, 3}, {1, 1}});
 }
+TEST_CASE("conv: few channels, narrow windows with stride", "[conv]") {
+  check({1, 4, 8, 1, {12, 13}, {3, 1}, {2, 2}, {1, 0}, {1, 1}});
+  check({1, 4, 8, 1, {12, 13}, {1, 3}, {1, 2}, {0, 1}, {1, 1}});
+  check({2, 30, 8, 1, {9, 10}, {3, 3}, {1, 1}, {1, 1}, {1, 2}});
+}
 TEST_CASE("conv: many channels in and out", "[conv]") {
   check({2, 140, 150, 1, {9, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}});
 }
