@@ -189,22 +189,25 @@ void lower_scan(LowerContext& c) {
   emit_scan(c, c.in(0), c.out(0), c.int_arg(1), op);
 }  // (self, dim, dtype)
 
-void lower_logcumsumexp(LowerContext& c) {  // (self, dim): relative to the running sum of exp(x - max(x))
-  View x = view_at_least_1d(c.in(0)), out = view_at_least_1d(c.out(0));
+// (self, dim): every prefix relative to its own maximum, so that no small term underflows. Quadratic in the
+// row.
+void lower_logcumsumexp(LowerContext& c) {
+  View x = view_at_least_1d(c.in_unaliased(0)), out = view_at_least_1d(c.out(0));
   if (view_empty(out)) return;
-  Reduction r(x.sizes, {c.int_arg(1)});
-  View top = c.scratch(Dtype::kF32, {r.domain.begin(), r.domain.begin() + r.num_kept});
-  View e = c.scratch(Dtype::kF32, r.domain), s = c.scratch(Dtype::kF32, r.domain);
-  MapBuilder a(c, r.domain, r.num_kept);
-  Ex v = a.input(r.full(x)), most = a.reduce(ReduceOp::kMax, v);
-  most = a.select(a.unary(ExprOp::kIsInf, most), a.constant(0), most);
-  a.row_output(top, most);
-  a.output(e, a.math(ExprOp::kExp, v - most));
-  a.emit();
-  c.emit(ScanKernel{e, s, r.num_kept, ReduceOp::kSum});
-  MapBuilder b(c, r.domain, r.num_kept);
-  b.output(r.full(out), b.math(ExprOp::kLog, b.input(s)) + b.row_input(top));
-  b.emit();
+  int d = dim_of(c, 1, x);
+  View row = axis_last(x, d), result = axis_last(out, d);
+  int rank = static_cast<int>(row.sizes.size());
+  std::vector<int64_t> domain = row.sizes;
+  domain.push_back(row.sizes.back());
+  MapBuilder m(c, domain, rank);
+  const double inf = std::numeric_limits<double>::infinity();
+  Ex term = m.cast(m.input(view_unsqueezed(row, rank - 1)), Dtype::kF32);
+  term = m.select(m.iota(rank) <= m.iota(rank - 1), term, m.constant(-inf));
+  Ex top = m.reduce(ReduceOp::kMax, term);
+  Ex safe = m.select(m.unary(ExprOp::kAbs, top) == inf, m.constant(0), top);
+  Ex sum = m.reduce(ReduceOp::kSum, m.math(ExprOp::kExp, term - safe));
+  m.row_output(result, m.math(ExprOp::kLog, sum) + safe);
+  m.emit();
 }
 
 TRNSIM_LOWER(std::vector<LowerRow>{

@@ -165,7 +165,11 @@ int32_t wrap(int64_t v) { return static_cast<int32_t>(static_cast<uint32_t>(v));
 
 Cell binary_i(ExprOp op, Dtype t, int32_t ia, int32_t ib) {
   bool is_unsigned = t == Dtype::kU32;
-  int64_t a = is_unsigned ? static_cast<uint32_t>(ia) : ia, b = is_unsigned ? static_cast<uint32_t>(ib) : ib;
+  // both arms as int64: the common type of int32 and uint32 would be unsigned
+  auto widen = [&](int32_t v) {
+    return is_unsigned ? static_cast<int64_t>(static_cast<uint32_t>(v)) : static_cast<int64_t>(v);
+  };
+  int64_t a = widen(ia), b = widen(ib);
   auto value = [&](int64_t v) { return Cell{t, 0, wrap(v)}; };
   switch (op) {
     case ExprOp::kAdd:

@@ -33,8 +33,9 @@ FUNCTIONAL = {
     "aten::random_": "aten::random", "aten::random_.from": "aten::random.from", "aten::random_.to": "aten::random.to",
 }
 # Arguments that an op changes without its schema saying so: op -> positions; they become extra results.
-MUTATED = {"aten::native_batch_norm": (3, 4), "aten::_native_batch_norm_legit": (3, 4)}
-TRAINING_ARG = {"aten::native_batch_norm": 5, "aten::_native_batch_norm_legit": 5}
+MUTATED = {"aten::native_batch_norm": (3, 4), "aten::_native_batch_norm_legit": (3, 4),
+           "aten::_batch_norm_with_update": (3, 4)}
+TRAINING_ARG = {"aten::native_batch_norm": 5, "aten::_native_batch_norm_legit": 5}  # without one: always
 
 
 class Unsupported(Exception):
@@ -198,6 +199,8 @@ class CheckMode(TorchDispatchMode):
         result = func(*args, **kwargs)
         if out_args:
             return result
+        if not any(r.alias_info is not None for r in schema.returns):
+            mutated = []  # not the in-place form: the changed arguments are extra results, see MUTATED
         try:
             self.outcomes.append(self.check(op, const_bits, random, specs, values, before, before_lists, mutated, result))
         except Unsupported as e:
@@ -236,7 +239,7 @@ class CheckMode(TorchDispatchMode):
             expected.append(r)
             actual.append(out)
         for i in MUTATED.get(op, ()):
-            if i in id_of_arg and values[TRAINING_ARG[op]]:
+            if i in id_of_arg and (op not in TRAINING_ARG or values[TRAINING_ARG[op]]):
                 out = tensors[id_of_arg[i]]
                 ids.append(f"%{w.value(out, alias=id_of_arg[i])}")
                 w.outputs.append((ids[-1], out))

@@ -1,0 +1,309 @@
+// One representative of every family of lowerings: compiled and run on the functional executor, compared with
+// the oracle of the kernel kinds on the same inputs. Values against PyTorch itself:
+// tests/python/compiler_harness.
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <set>
+
+#include "device_plugin/compiler/graph_text.h"
+#include "device_plugin/compiler/kernels_text.h"
+#include "device_plugin/compiler/lower.h"
+#include "tests/cpp/catch.h"
+#include "tests/cpp/compiler/harness.h"
+
+using namespace trnsim::compiler;
+
+namespace {
+
+struct Case {
+  const char* name;
+  const char* text;
+};
+
+size_t tensor_bytes(const TensorType& t) {
+  int64_t last = 0;
+  for (size_t d = 0; d < t.sizes.size(); ++d) {
+    if (t.sizes[d] == 0) return 0;
+    last += (t.sizes[d] - 1) * t.strides[d];
+  }
+  return static_cast<size_t>(last + 1) * trnsim::isa::dtype_bytes(t.dtype);
+}
+
+using Memory = std::vector<std::vector<std::byte>>;
+
+// Small random numbers; integers in 0..3, so that they are legal indices everywhere below.
+Memory random_inputs(const Graph& g) {
+  std::mt19937 rng(7);
+  Memory memory;
+  for (ValueId id : g.inputs) {
+    const TensorType& t = g.values[static_cast<size_t>(id)].type;
+    size_t n = tensor_bytes(t), width = trnsim::isa::dtype_bytes(t.dtype);
+    std::vector<std::byte> bytes(n);
+    for (size_t at = 0; at < n; at += width) {
+      if (trnsim::isa::is_float(t.dtype)) {
+        trnsim::isa::store_from_f32(t.dtype, &bytes[at], std::normal_distribution<float>()(rng));
+      } else {
+        trnsim::isa::store_from_int(t.dtype, &bytes[at], static_cast<int64_t>(rng() % 4));
+      }
+    }
+    memory.push_back(std::move(bytes));
+  }
+  return memory;
+}
+
+Memory run(const Graph& g, RunMode mode, Memory inputs) {
+  Memory outputs;
+  std::vector<std::byte*> in, out;
+  for (auto& m : inputs) in.push_back(m.data());
+  for (ValueId id : g.outputs) {
+    outputs.emplace_back(tensor_bytes(g.values[static_cast<size_t>(id)].type));
+  }
+  for (size_t i = 0; i < g.outputs.size(); ++i) {
+    std::byte* p = outputs[i].data();
+    ValueId alias = g.values[static_cast<size_t>(g.outputs[i])].alias;
+    for (size_t j = 0; j < g.inputs.size(); ++j) {
+      if (g.inputs[j] == alias) p = inputs[j].data();
+    }
+    out.push_back(p);
+  }
+  std::vector<uint32_t> params(static_cast<size_t>(g.num_params));
+  for (size_t i = 0; i < params.size(); ++i) {
+    float v = 0.25f * static_cast<float>(i + 1);
+    std::memcpy(&params[i], &v, 4);
+  }
+  CompileResult r = run_graph(g, mode, in, out, params);
+  INFO(r.message);
+  REQUIRE(r.status == CompileResult::Status::kOk);
+  for (size_t i = 0; i < g.outputs.size(); ++i) std::memcpy(outputs[i].data(), out[i], outputs[i].size());
+  return outputs;
+}
+
+void check_same(const TensorType& t, const std::vector<std::byte>& a, const std::vector<std::byte>& b) {
+  size_t width = trnsim::isa::dtype_bytes(t.dtype);
+  for (size_t at = 0; at < a.size(); at += width) {
+    if (trnsim::isa::is_float(t.dtype)) {
+      float x = trnsim::isa::load_as_f32(t.dtype, &a[at]), y = trnsim::isa::load_as_f32(t.dtype, &b[at]);
+      if (std::isnan(x) && std::isnan(y)) continue;
+      if (std::abs(x - y) <= 2e-5f * (1 + std::abs(x))) continue;
+      FAIL_CHECK("element " << at / width << ": " << x << " and " << y);
+    } else if (std::memcmp(&a[at], &b[at], width) != 0) {
+      FAIL_CHECK("element " << at / width << " differs");
+    }
+  }
+}
+
+const Case kCases[] = {
+    {"pointwise with a run-time scalar, strided and broadcast", R"(graph "add" params 1 {
+  %0: fp32[5, 7] strides [1, 5]
+  %1: fp32[7]
+  %2: fp32[5, 7]
+  inputs %0, %1
+  outputs %2
+  %2 = "aten::add.Tensor"(%0, %1, p0:fp32)
+})"},
+    {"in place", R"(graph "addcmul" params 1 {
+  %0: fp32[33]
+  %1: fp32[33]
+  %2: fp32[33] alias %0
+  inputs %0, %1
+  outputs %2
+  %2 = "aten::addcmul"(%0, %1, %1, p0:fp32)
+})"},
+    {"reduction over the middle axis", R"(graph "sum" {
+  %0: fp32[3, 130, 4]
+  %1: fp32[3, 4]
+  inputs %0
+  outputs %1
+  %1 = "aten::sum.dim_IntList"(%0, [1], false, none)
+})"},
+    {"row chain", R"(graph "softmax" {
+  %0: fp32[129, 13]
+  %1: fp32[129, 13]
+  inputs %0
+  outputs %1
+  %1 = "aten::_softmax"(%0, -1, false)
+})"},
+    {"norm with three results", R"(graph "layer_norm" {
+  %0: fp32[6, 32]
+  %1: fp32[32]
+  %2: fp32[32]
+  %3: fp32[6, 32]
+  %4: fp32[6, 1]
+  %5: fp32[6, 1]
+  inputs %0, %1, %2
+  outputs %3, %4, %5
+  (%3, %4, %5) = "aten::native_layer_norm"(%0, [32], %1, %2, f:1e-5)
+})"},
+    {"matrix product with an addend", R"(graph "addmm" {
+  %0: fp32[5]
+  %1: fp32[9, 17]
+  %2: fp32[17, 5] strides [1, 17]
+  %3: fp32[9, 5]
+  inputs %0, %1, %2
+  outputs %3
+  %3 = "aten::addmm"(%0, %1, %2, 1, 1)
+})"},
+    {"convolution", R"(graph "conv" {
+  %0: fp32[2, 3, 8, 8]
+  %1: fp32[4, 3, 3, 3]
+  %2: fp32[4]
+  %3: fp32[2, 4, 8, 8]
+  inputs %0, %1, %2
+  outputs %3
+  %3 = "aten::convolution"(%0, %1, %2, [1, 1], [1, 1], [1, 1], false, [0, 0], 1)
+})"},
+    {"max pool with indices", R"(graph "pool" {
+  %0: fp32[2, 3, 8, 8]
+  %1: fp32[2, 3, 4, 4]
+  %2: int64[2, 3, 4, 4]
+  inputs %0
+  outputs %1, %2
+  (%1, %2) = "aten::max_pool2d_with_indices"(%0, [2, 2], [], [0, 0], [1, 1], false)
+})"},
+    {"interpolation as a product", R"(graph "upsample" {
+  %0: fp32[1, 2, 3, 4]
+  %1: fp32[1, 2, 6, 8]
+  inputs %0
+  outputs %1
+  %1 = "aten::upsample_bilinear2d"(%0, [6, 8], false, none, none)
+})"},
+    {"concatenation with a cast", R"(graph "cat" {
+  %0: fp32[2, 3]
+  %1: bf16[2, 5]
+  %2: fp32[2, 8]
+  inputs %0, %1
+  outputs %2
+  %2 = "aten::cat"((%0, %1), 1)
+})"},
+    {"rows by index", R"(graph "embedding" {
+  %0: fp32[4, 8]
+  %1: int64[2, 3]
+  %2: fp32[2, 3, 8]
+  inputs %0, %1
+  outputs %2
+  %2 = "aten::embedding"(%0, %1, -1, false, false)
+})"},
+    {"rows added by index", R"(graph "embedding_backward" {
+  %0: fp32[2, 3, 8]
+  %1: int64[2, 3]
+  %2: fp32[4, 8]
+  inputs %0, %1
+  outputs %2
+  %2 = "aten::embedding_dense_backward"(%0, %1, 4, 2, false)
+})"},
+    {"order", R"(graph "topk" {
+  %0: fp32[6, 20]
+  %1: fp32[6, 3]
+  %2: int64[6, 3]
+  inputs %0
+  outputs %1, %2
+  (%1, %2) = "aten::topk"(%0, 3, -1, true, true)
+})"},
+    {"scan", R"(graph "cumsum" {
+  %0: int64[3, 40]
+  %1: int64[3, 40]
+  inputs %0
+  outputs %1
+  %1 = "aten::cumsum"(%0, 1, none)
+})"},
+    {"class loss", R"(graph "nll" {
+  %0: fp32[16, 4]
+  %1: int64[16]
+  %2: fp32[]
+  %3: fp32[]
+  inputs %0, %1
+  outputs %2, %3
+  (%2, %3) = "aten::nll_loss_forward"(%0, %1, %none, 1, -100)
+})"},
+    {"two nodes with a value between them", R"(graph "chain" {
+  %0: fp32[4, 6]
+  %1: fp32[4, 6]
+  %2: fp32[4]
+  inputs %0
+  outputs %2
+  %1 = "aten::tanh"(%0)
+  %2 = "aten::amax"(%1, [1], false)
+})"},
+    {"empty operands", R"(graph "empty" {
+  %0: fp32[0, 6]
+  %1: fp32[6]
+  inputs %0
+  outputs %1
+  %1 = "aten::sum.dim_IntList"(%0, [0], false, none)
+})"},
+};
+
+CompileResult compile(const std::string& text) {
+  return trnsim_compiler()->compile(graph_from_text(text), {});
+}
+
+}  // namespace
+
+TEST_CASE("compiled programs give the values of the kernel oracle") {
+  for (const Case& c : kCases) {
+    DYNAMIC_SECTION(c.name) {
+      Graph g = graph_from_text(c.text);
+      INFO(kernels_text(lower_graph(g)));
+      Memory inputs = random_inputs(g);
+      Memory expected = run(g, RunMode::kReference, inputs);
+      Memory actual = run(g, RunMode::kCompiled, inputs);
+      for (size_t i = 0; i < g.outputs.size(); ++i) {
+        check_same(g.values[static_cast<size_t>(g.outputs[i])].type, expected[i], actual[i]);
+      }
+    }
+  }
+}
+
+TEST_CASE("what is not lowered is refused with a reason") {
+  CompileResult r = compile(
+      "graph \"a\" {\n %0: fp32[2]\n %1: fp32[2]\n inputs %0\n outputs %1\n"
+      " %1 = \"aten::no_such_op\"(%0)\n}");
+  CHECK(r.status == CompileResult::Status::kUnsupported);
+  CHECK_THAT(r.message, ContainsSubstring("not simulated: aten::no_such_op"));
+
+  r = compile(
+      "graph \"a\" {\n %0: fp32[4]\n %1: bool[4]\n %2: fp32[2]\n inputs %0, %1\n outputs %2\n"
+      " %2 = \"aten::index.Tensor\"(%0, (%1))\n}");
+  CHECK(r.status == CompileResult::Status::kUnsupported);
+  CHECK_THAT(r.message, ContainsSubstring("data-dependent shape"));
+
+  r = compile(
+      "graph \"a\" params 1 {\n %0: fp32[4]\n %1: fp32[4]\n inputs %0\n outputs %1\n"
+      " %1 = \"aten::pow.Tensor_Scalar\"(%0, p0:fp32)\n}");
+  CHECK(r.status == CompileResult::Status::kUnsupported);
+  CHECK_THAT(r.message, ContainsSubstring("`exponent` has to be a constant"));
+}
+
+TEST_CASE("a node that breaks the contract is an internal error, not a crash") {
+  CompileResult r = compile(
+      "graph \"a\" {\n %0: fp32[2]\n %1: fp32[2]\n inputs %0\n outputs %1\n"
+      " %1 = \"aten::add.Tensor\"(%0)\n}");
+  CHECK(r.status == CompileResult::Status::kInternalError);
+  CHECK_THAT(r.message, ContainsSubstring("argument 1 is missing"));
+}
+
+TEST_CASE("the table of lowerings is sorted and without duplicates") {
+  std::set<std::string> names;
+  std::string last;
+  for (const OpInfo& op : trnsim_compiler()->lowered_ops()) {
+    CHECK(names.insert(op.name).second);
+    CHECK(last < op.name);
+    CHECK(op.name.rfind("aten::", 0) == 0);
+    last = op.name;
+  }
+  CHECK(names.count("aten::add.Tensor") == 1);
+}
+
+TEST_CASE("views reshape only when the strides allow it") {
+  View v;
+  v.buffer = 0;
+  v.sizes = {2, 3, 4};
+  v.strides = {12, 4, 1};
+  REQUIRE(view_reshaped(v, {6, 4}).has_value());
+  CHECK(view_reshaped(v, {24})->strides == std::vector<int64_t>{1});
+  CHECK(view_reshaped(v, {2, 1, 12})->strides.back() == 1);
+  CHECK_FALSE(view_reshaped(view_permuted(v, {1, 0, 2}), {24}).has_value());
+  v.strides = {24, 8, 2};
+  CHECK(view_reshaped(v, {4, 6})->strides == std::vector<int64_t>{12, 2});
+}
