@@ -124,6 +124,8 @@ int32_t Call::read_scalar(const c10::IValue& v, bool constant) {
     return -1;
   }
   key.push_back(tag(kTagParam, type));
+  if (overload_.shape_from_scalars)
+    key.push_back(is_double ? std::bit_cast<uint64_t>(v.toDouble()) : static_cast<uint64_t>(integer));
   return is_double ? add_param(v.toDouble()) : add_param(integer);
 }
 

@@ -179,6 +179,12 @@ void finish(Overload& o) {
       if (o.arg_names[i] == "running_mean" || o.arg_names[i] == "running_var")
         o.hidden.push_back(static_cast<int16_t>(i));
   }
+  bool reads_tensor = false;
+  for (size_t i = 0; i < o.kinds.size(); ++i) {
+    const bool is_result = std::find(o.written.begin(), o.written.end(), static_cast<int16_t>(i)) != o.written.end();
+    reads_tensor |= !is_result && (o.kinds[i] == ArgKind::kTensor || o.kinds[i] == ArgKind::kTensorList);
+  }
+  o.shape_from_scalars = o.is_out && !reads_tensor;
   o.prepare = prepare_for(o.functional);
 }
 

@@ -25,7 +25,7 @@ std::string own_folder() {
 void* open_library(const char* name) {
   const std::string path = own_folder() + "/" + name;
   // Constructors of the library run here; they must be cheap (no simulator start).
-  void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* handle = dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
   TORCH_CHECK(handle != nullptr, "trnsim: cannot open the native library ", path, ": ", dlerror(),
               ". The installation is incomplete; build and install trnsim again.");
   return handle;
