@@ -265,13 +265,24 @@ class DotTiler {
     for (int64_t b = 0; b < batch_; ++b) run_blocks(b);
   }
 
+  // Results of several row tiles (or batches) side by side: [rows, slots, columns]. The last row tile may be
+  // short.
+  struct OutputTile {
+    Access tile;
+    int64_t b0, nb, row0, rows, column0, columns;
+    int64_t slots;
+    std::vector<Access> extra;     // like `tile`; slot stride 0 when the same for every slot
+    std::vector<Access> columns_;  // per-partition extras, [rows, slots]
+  };
+
   // Several whole small products: one load per operand, results of as many batches as fit share a PSUM bank.
   void run_group(int64_t b0, int64_t nb) {
     const Panel a = load_panel(a_, b0, nb, 0, m_, 0, k_tiles_, context_, tile_);
     const Panel b = load_panel(b_, b0, nb, 0, n_, 0, k_tiles_, context_, tile_);
     const OutputTile out = output_tile(b0, nb, 0, m_, 0, n_);
+    const int64_t quads = run_quads(a, b, out, nb);
     const int64_t per_bank = std::min(nb, kPsumColumns / n_);
-    for (int64_t first = 0; first < nb; first += per_bank) {
+    for (int64_t first = 4 * quads; first < nb; first += per_bank) {
       const int64_t count = std::min(per_bank, nb - first);
       Access bank = tile_.psum(static_cast<int>(m_), {count, n_});
       for (int64_t i = 0; i < count; ++i) {
@@ -283,6 +294,37 @@ class DotTiler {
       epilogue(out, first, count, 0, n_, bank);
     }
     store(out);
+  }
+
+  // Products of at most 32 rows, four per matrix product: the stationary matrix holds 32 columns of each of
+  // four batches, so result rows 32 i .. of columns n i .. are batch i (the other blocks are products across
+  // batches, which nobody reads). Where a batch has fewer than 32 rows its columns are followed by the next
+  // batch's. Returns the number of quadruples done; the rest needs the general way.
+  int64_t run_quads(const Panel& a, const Panel& b, const OutputTile& out, int64_t nb) {
+    constexpr int64_t kQuadrant = 32, kBatches = 4, kMaxColumns = 64;
+    if (!k_.epilogue.empty() || m_ > kQuadrant || n_ > kMaxColumns) return 0;
+    // The last column read is 32 behind the start of the last batch.
+    const int64_t last = nb - ceil_div(kQuadrant, m_);  // largest batch that may be the last of a quadruple
+    const int64_t quads = last < 0 ? 0 : (last + 1) / kBatches;
+    const int64_t columns = kBatches * n_, per_bank = kPsumColumns / columns;
+    for (int64_t first = 0; first < quads; first += per_bank) {
+      const int64_t count = std::min(per_bank, quads - first);
+      Access bank = tile_.psum(static_cast<int>(kPartitions), {count, columns});
+      for (int64_t q = 0; q < count; ++q) {
+        const int64_t batch = (first + q) * kBatches;
+        for (int64_t kt = 0; kt < k_tiles_; ++kt) {
+          const Access stationary = with_dims(a.at(kt, batch * m_, 1), 0, {{m_, kBatches}, {1, kQuadrant}});
+          tile_.matmul(columns_of(bank, q * columns, columns), stationary, b.at(kt, batch * n_, columns),
+                       kt > 0);
+        }
+      }
+      for (int64_t i = 0; i < kBatches; ++i) {
+        const Access source = slice_partitions(with_dims(bank, i * n_, {{columns, count}, {1, n_}}),
+                                               static_cast<int>(i * kQuadrant), static_cast<int>(m_));
+        tile_.copy(with_dims(out.tile, (first * kBatches + i) * n_, {{columns, count}, {1, n_}}), source);
+      }
+    }
+    return quads;
   }
 
   // ---- one product in blocks ----
@@ -393,16 +435,6 @@ class DotTiler {
   }
 
   // ---- output ----
-  // Results of several row tiles (or batches) side by side: [rows, slots, columns]. The last row tile may be
-  // short.
-  struct OutputTile {
-    Access tile;
-    int64_t b0, nb, row0, rows, column0, columns;
-    int64_t slots;
-    std::vector<Access> extra;     // like `tile`; slot stride 0 when the same for every slot
-    std::vector<Access> columns_;  // per-partition extras, [rows, slots]
-  };
-
   OutputTile output_tile(int64_t b0, int64_t nb, int64_t row0, int64_t rows, int64_t column0,
                          int64_t columns) {
     OutputTile o;

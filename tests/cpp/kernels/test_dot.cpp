@@ -66,8 +66,9 @@ TEST_CASE("dot: dtypes in and out", "[dot]") {
 }
 
 TEST_CASE("dot: batches, small and large", "[dot]") {
-  const int64_t shapes[][4] = {{96, 16, 64, 16}, {5, 130, 40, 20},   {3, 64, 300, 600}, {50, 1, 80, 33},
-                               {40, 33, 1, 1},   {7, 100, 200, 128}, {300, 3, 5, 4}};
+  const int64_t shapes[][4] = {{96, 16, 64, 16},   {70, 32, 40, 64},  {9, 32, 200, 10}, {33, 7, 130, 5},
+                               {5, 130, 40, 20},   {3, 64, 300, 600}, {50, 1, 80, 33},  {40, 33, 1, 1},
+                               {7, 100, 200, 128}, {300, 3, 5, 4}};
   for (const auto& s : shapes)
     for (int layout = 0; layout < 8; ++layout)
       check(Dtype::kF32, Dtype::kF32, s[0], s[1], s[2], s[3], layout & 1, layout & 2, layout & 4);
