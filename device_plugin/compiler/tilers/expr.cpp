@@ -699,7 +699,7 @@ class Emitter {
       case ExprOp::kCos:
         return o.sine(x, true);
       case ExprOp::kTan:
-        return o.divide(Ops::of(o.sine(x, false)), Ops::of(o.sine(x, true)));
+        return o.tangent(x);
       case ExprOp::kAsin:
         return o.asin(x);
       case ExprOp::kAcos:

@@ -66,6 +66,7 @@ class Ops {
   Access log1p(const Access& x);
   Access expm1(const Access& x);
   Access sine(const Access& x, bool cosine);
+  Access tangent(const Access& x);
   Access atan(const Access& x);
   Access erfc(const Access& x);
   Access sinh(const Access& x);

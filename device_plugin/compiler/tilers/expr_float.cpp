@@ -128,6 +128,27 @@ Access Ops::sine(const Access& x, bool cosine) {
   return act(ActFunc::kSin, r);
 }
 
+// Reduction by pi/2 keeps the relative accuracy next to the poles: for odd multiples, tan(x) = -cos(r) / sin(r).
+Access Ops::tangent(const Access& x) {
+  constexpr float kRound = 12582912.0f;
+  constexpr float kPart1 = 6.28125f / 4, kPart2 = 0.0019350051879882812f / 4, kPart3 = 3.0199159819e-7f / 4;
+  Access k = scalar(x, AluOp::kMultiply, 0.636619772367581f);
+  k = scalar2(k, AluOp::kAdd, kRound, AluOp::kSubtract, kRound);
+  Access r = fused(k, AluOp::kMultiply, imm(-kPart1), AluOp::kAdd, x);
+  r = fused(k, AluOp::kMultiply, imm(-kPart2), AluOp::kAdd, r);
+  r = fused(k, AluOp::kMultiply, imm(-kPart3), AluOp::kAdd, r);
+  r = scalar2(r, AluOp::kMax, -kHalfPi, AluOp::kMin, kHalfPi);
+  Access half = scalar(k, AluOp::kMultiply, 0.5f);
+  Access even = scalar2(half, AluOp::kAdd, kRound, AluOp::kSubtract, kRound);
+  Access odd = binary(AluOp::kNotEqual, of(half), of(even), {}, Dtype::kU8);
+  Access sine_r = act(ActFunc::kSin, r);
+  Access cosine_r = act(ActFunc::kSin, abs(r), -1.0f, kHalfPi);
+  Access top = cast(sine_r, Dtype::kF32), bottom = cast(cosine_r, Dtype::kF32);
+  select(top, scalar(cosine_r, AluOp::kMultiply, -1), odd);
+  select(bottom, sine_r, odd);
+  return divide(of(top), of(bottom));
+}
+
 // The arctan table covers [-pi/2, pi/2]: beyond 1, atan(x) = sign(x)*pi/2 - atan(1/x).
 Access Ops::atan(const Access& x) {
   Access far = scalar(abs(x), AluOp::kGreater, 1, {}, Dtype::kU8);

@@ -111,7 +111,7 @@ TEST_CASE("unary functions of floats agree with the reference") {
       {ExprOp::kLog10, "log10", 1e-6f, 1000, true, 1e-5, 1e-6},
       {ExprOp::kSin, "sin", -100, 100, true, 1e-5, 2e-6},
       {ExprOp::kCos, "cos", -100, 100, true, 1e-5, 2e-6},
-      {ExprOp::kTan, "tan", -1.4f, 1.4f, true, 1e-5, 2e-6},
+      {ExprOp::kTan, "tan", -20, 20, true, 1e-5, 2e-6},
       {ExprOp::kAsin, "asin", -1, 1, true, 1e-5, 1e-7},
       {ExprOp::kAcos, "acos", -1, 1, true, 1e-5, 1e-7},
       {ExprOp::kAtan, "atan", -50, 50, true},
