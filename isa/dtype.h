@@ -13,7 +13,7 @@ namespace trnsim::isa {
 // them on the way out. No compute engine accepts them.
 enum class Dtype : uint8_t {
   kF32 = 0,
-  kF32R,      // FP32 storage, TF32 multiply precision on the tensor engine
+  kF32R,  // FP32 storage, TF32 multiply precision on the tensor engine
   kBF16,
   kF16,
   kF8E4M3,    // exponent 15 reserved for inf/NaN, largest finite value 240
@@ -25,7 +25,7 @@ enum class Dtype : uint8_t {
   kU32,
   kU16,
   kU8,
-  kBool,      // one byte, 0 or 1; any non-zero value stores 1
+  kBool,  // one byte, 0 or 1; any non-zero value stores 1
   kI64,
   kF64,
   kCount,
@@ -57,16 +57,17 @@ constexpr bool is_float(Dtype d) { return d <= Dtype::kF8E5M2 || d == Dtype::kF6
 constexpr bool is_integer(Dtype d) { return !is_float(d); }  // bool counts as an integer
 constexpr bool is_32bit_integer(Dtype d) { return d == Dtype::kI32 || d == Dtype::kU32; }
 
-// Text names: "fp32" "fp32r" "bf16" "fp16" "fp8e4" "fp8e4fn" "fp8e5" "int32" ... "uint8" "bool" "int64" "fp64".
+// Text names: "fp32" "fp32r" "bf16" "fp16" "fp8e4" "fp8e4fn" "fp8e5" "int32" ... "uint8" "bool" "int64"
+// "fp64".
 std::string_view dtype_name(Dtype d);
 std::optional<Dtype> dtype_from_name(std::string_view name);
 
-// Scalar conversions, bit exact. Narrowing rounds to nearest even. Float to integer rounds to nearest even and
-// saturates; NaN becomes 0. fp8e4 / fp8e5 / fp16 overflow becomes infinity, fp8e4fn overflow becomes NaN.
-float load_as_f32(Dtype d, const void* p);        // 32-bit integers round to FP32
+// Scalar conversions, bit exact. Narrowing rounds to nearest even. Float to integer rounds to nearest even
+// and saturates; NaN becomes 0. fp8e4 / fp8e5 / fp16 overflow becomes infinity, fp8e4fn overflow becomes NaN.
+float load_as_f32(Dtype d, const void* p);  // 32-bit integers round to FP32
 void store_from_f32(Dtype d, void* p, float v);
-int64_t load_as_int(Dtype d, const void* p);      // integer dtypes only
-void store_from_int(Dtype d, void* p, int64_t v); // integer dtypes only; wraps modulo 2^bits (bool: v != 0)
+int64_t load_as_int(Dtype d, const void* p);       // integer dtypes only
+void store_from_int(Dtype d, void* p, int64_t v);  // integer dtypes only; wraps modulo 2^bits (bool: v != 0)
 
 float f32_from_bf16(uint16_t v);
 uint16_t bf16_from_f32(float v);

@@ -1,5 +1,5 @@
-// A program in memory: tensors and one decoded instruction stream per engine. The file forms are the container
-// (isa/container.h, .trnp) and assembler text (isa/assembler.h, .trnasm).
+// A program in memory: tensors and one decoded instruction stream per engine. The file forms are the
+// container (isa/container.h, .trnp) and assembler text (isa/assembler.h, .trnasm).
 #pragma once
 
 #include <array>
@@ -18,8 +18,8 @@ struct TensorDecl {
   TensorKind kind = TensorKind::kInput;
   Dtype dtype = Dtype::kF32;
   std::vector<int64_t> shape;
-  uint64_t bytes = 0;               // size of the memory the program may touch (strided views: the whole span)
-  std::vector<uint8_t> constant;    // kConstant: the contents
+  uint64_t bytes = 0;             // size of the memory the program may touch (strided views: the whole span)
+  std::vector<uint8_t> constant;  // kConstant: the contents
 };
 
 struct SourceLocation {
@@ -35,8 +35,8 @@ struct Program {
   std::array<std::vector<Instruction>, kNumEngines> streams;
   std::vector<SourceLocation> locations{SourceLocation{}};  // [0] = unknown
   std::vector<std::pair<std::string, std::string>> notes;   // compiler notes
-  uint64_t flops = 0;       // model floating-point operations, for the roofline
-  uint64_t hbm_bytes = 0;   // algorithmic HBM traffic, for the roofline
+  uint64_t flops = 0;      // model floating-point operations, for the roofline
+  uint64_t hbm_bytes = 0;  // algorithmic HBM traffic, for the roofline
 };
 
 }  // namespace trnsim::isa

@@ -28,7 +28,7 @@ struct OpInfo {
   std::string name;         // functional overload, e.g. "aten::add.Tensor"
   uint64_t const_args = 0;  // bit i: argument i, of schema type Scalar or float, must be a constant (int64_t,
                             // double or bool) and not a ParamRef, because the program depends on its value
-  bool random = false;  // takes a trailing vector<ParamRef> of 4: seed lo, seed hi, offset lo, offset hi
+  bool random = false;      // takes a trailing vector<ParamRef> of 4: seed lo, seed hi, offset lo, offset hi
 };
 
 class Compiler {

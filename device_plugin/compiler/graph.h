@@ -15,8 +15,8 @@ using isa::Dtype;
 using ValueId = int32_t;
 constexpr ValueId kNoValue = -1;  // an optional tensor that was not given
 
-// A strided tensor. Strides in elements; the address of element 0 is bound at run time, so there is no storage
-// offset here and one program serves every offset.
+// A strided tensor. Strides in elements; the address of element 0 is bound at run time, so there is no
+// storage offset here and one program serves every offset.
 struct TensorType {
   Dtype dtype = Dtype::kF32;
   std::vector<int64_t> sizes;
@@ -43,16 +43,16 @@ using Arg = std::variant<Optional, ValueId, ValueList, bool, int64_t, double, st
                          std::vector<ParamRef>>;
 
 struct Node {
-  std::string op;             // "aten::add.Tensor": always the functional overload
-  std::vector<Arg> args;      // in schema order, defaults filled in
+  std::string op;         // "aten::add.Tensor": always the functional overload
+  std::vector<Arg> args;  // in schema order, defaults filled in
   std::vector<ValueId> results;
-  std::string file;           // source location of the user's call, may be empty
+  std::string file;  // source location of the user's call, may be empty
   int32_t line = 0;
 };
 
 struct Value {
   TensorType type;
-  ValueId alias = kNoValue;   // an output that occupies exactly the memory of this input (in-place form)
+  ValueId alias = kNoValue;  // an output that occupies exactly the memory of this input (in-place form)
 };
 
 struct Graph {

@@ -145,8 +145,8 @@ HWY_INLINE VD erf_d(VD x) {
 }
 
 // sin(x), |x| <= 2^22 (the caller handles the rest): x - n*pi in three steps, then an odd polynomial on
-// [-pi/2, pi/2], 8e-14. The first two parts of pi have 30 bits, so that their products with n are exact on hosts
-// without fused multiply-add too.
+// [-pi/2, pi/2], 8e-14. The first two parts of pi have 30 bits, so that their products with n are exact on
+// hosts without fused multiply-add too.
 HWY_INLINE VD sin_d(VD x) {
   const DD d;
   const hn::RebindToUnsigned<DD> du;

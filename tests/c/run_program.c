@@ -8,12 +8,12 @@
 
 static int failures = 0;
 
-#define EXPECT(condition)                                                                              \
-  do {                                                                                                 \
-    if (!(condition)) {                                                                                \
+#define EXPECT(condition)                                                                                   \
+  do {                                                                                                      \
+    if (!(condition)) {                                                                                     \
       fprintf(stderr, "%s:%d: %s (last error: %s)\n", __FILE__, __LINE__, #condition, trnsim_last_error()); \
-      ++failures;                                                                                      \
-    }                                                                                                  \
+      ++failures;                                                                                           \
+    }                                                                                                       \
   } while (0)
 
 enum { kRows = 4, kColumns = 64, kBytes = kRows * kColumns * 4 };
@@ -52,9 +52,9 @@ static void check_refusals(const unsigned char* container, size_t bytes) {
   /* The public header of a NEFF: package version, header size, data size, format version 0.4. */
   memset(neff, 0, sizeof neff);
   neff[0] = 2;
-  neff[9] = 4;   /* header size 1024 */
-  neff[17] = 4;  /* data size 1024 */
-  neff[32] = 4;  /* minor */
+  neff[9] = 4;  /* header size 1024 */
+  neff[17] = 4; /* data size 1024 */
+  neff[32] = 4; /* minor */
   EXPECT(nrt_load(neff, sizeof neff, 0, 1, &model) == NRT_UNSUPPORTED_NEFF_VERSION);
 }
 

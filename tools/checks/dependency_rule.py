@@ -18,7 +18,7 @@ ALLOWED = {
     "sim/cost": {"sim/cost", "sim/config", "isa"},
     "sim/chip": {"sim/chip", "sim/exec", "sim/cost", "sim/config", "isa"},
     "sim/driver": {"sim/driver", "sim/chip", "sim/config", "isa"},
-    "sim/runtime": {"sim/runtime", "sim/driver", "sim/chip", "sim/config"},
+    "sim/runtime": {"sim/runtime", "sim/driver", "sim/chip", "sim/config", "isa"},
     "device_plugin/compiler": {"device_plugin/compiler", "sim/cost", "sim/config", "isa"},
     "device_plugin/nki": {"device_plugin/nki", "device_plugin/compiler", "isa"},
     "device_plugin/aten": {"device_plugin/aten", "device_plugin/compiler", "sim/runtime", "isa"},

@@ -128,7 +128,8 @@ Access Ops::sine(const Access& x, bool cosine) {
   return act(ActFunc::kSin, r);
 }
 
-// Reduction by pi/2 keeps the relative accuracy next to the poles: for odd multiples, tan(x) = -cos(r) / sin(r).
+// Reduction by pi/2 keeps the relative accuracy next to the poles: for odd multiples, tan(x) = -cos(r) /
+// sin(r).
 Access Ops::tangent(const Access& x) {
   constexpr float kRound = 12582912.0f;
   constexpr float kPart1 = 6.28125f / 4, kPart2 = 0.0019350051879882812f / 4, kPart3 = 3.0199159819e-7f / 4;
