@@ -23,7 +23,6 @@ using c10::CachingDeviceAllocator::DeviceStats;
 
 constexpr size_t kSmallSegmentBytes = size_t{2} << 20;
 constexpr size_t kLargeSegmentBytes = size_t{20} << 20;
-constexpr size_t kSegmentGrainBytes = size_t{2} << 20;
 
 struct Segment {
   nrt_tensor* tensor = nullptr;
@@ -80,7 +79,7 @@ class DevicePool {
 
   Block* allocate(size_t requested) {
     const size_t bytes = rounded_size(requested);
-    const bool small = bytes < kSmallLimitBytes;
+    const bool small = requested < kSmallLimitBytes;
     std::unique_lock lock(mutex_);
     Block* block = take_free(bytes, small);
     if (block == nullptr) block = grow(bytes, small, lock);
@@ -212,11 +211,7 @@ class DevicePool {
 
   Block* grow(size_t bytes, bool small, std::unique_lock<std::mutex>&) {
     size_t segment_bytes = kSmallSegmentBytes;
-    if (!small) {
-      segment_bytes = bytes < kRoundLimitBytes / 2
-                          ? kLargeSegmentBytes
-                          : (bytes + kSegmentGrainBytes - 1) / kSegmentGrainBytes * kSegmentGrainBytes;
-    }
+    if (!small) segment_bytes = bytes < kRoundLimitBytes ? kLargeSegmentBytes : bytes;  // big requests keep their size
     nrt_tensor* tensor = nullptr;
     NrtStatus status = nrt().nrt_tensor_allocate(kNrtPlacementDevice, device_, segment_bytes, "segment", &tensor);
     if (status == kNrtResource && segment_bytes > bytes) {  // the last bytes of the HBM

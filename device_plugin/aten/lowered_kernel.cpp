@@ -7,6 +7,7 @@
 #include <c10/util/Exception.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <unordered_map>
 
 #include "device_plugin/aten/call.h"
@@ -48,58 +49,84 @@ void warn_about_64_bits(const Call& call) {
 }
 
 // ---- the miss path: metadata, then a program ---------------------------------------------------------------------
-// The operator on meta tensors. Equal device tensors become one meta tensor, so that in-place results are recognised.
-class MetaCall {
+// The operator on stand-ins of another device. Equal device tensors become one stand-in, so that in-place results are
+// recognised.
+class StandIns {
  public:
-  at::Tensor meta_of(const at::Tensor& t) {
-    if (!t.defined()) return t;
-    at::Tensor& known = known_[t.unsafeGetTensorImpl()];
-    if (known.defined()) return known;
-    if (on_device(t)) {
-      known = at::detail::empty_strided_meta(t.sizes(), t.strides(), t.scalar_type());
-    } else {
-      known = t;  // a host scalar keeps its value and its place in promotion
-      return known;
-    }
-    if (t.unsafeGetTensorImpl()->is_wrapped_number()) known.unsafeGetTensorImpl()->set_wrapped_number(true);
-    return known;
-  }
+  explicit StandIns(c10::Device device) : device_(device) {}
 
-  c10::IValue meta_of(const c10::IValue& v) {
-    if (v.isTensor()) return meta_of(v.toTensor());
+  c10::IValue of(const c10::IValue& v) {
+    if (v.isTensor()) return of(v.toTensor());
     if (v.isTensorList()) {
       c10::List<at::Tensor> list;
-      for (const c10::IValue& e : v.toListRef()) list.push_back(meta_of(e.toTensor()));
+      for (const c10::IValue& e : v.toListRef()) list.push_back(of(e.toTensor()));
       return list;
     }
     if (v.isOptionalTensorList()) {
       c10::List<std::optional<at::Tensor>> list;
       for (const c10::IValue& e : v.toListRef())
-        list.push_back(e.isNone() ? std::optional<at::Tensor>() : meta_of(e.toTensor()));
+        list.push_back(e.isNone() ? std::optional<at::Tensor>() : of(e.toTensor()));
       return list;
     }
     if (v.isGenerator()) return {};
-    if (v.isDevice()) return c10::Device(c10::kMeta);
+    if (v.isDevice()) return device_;
     return v;
   }
 
+  std::vector<at::Tensor> call(const c10::OperatorHandle& op, const c10::Stack& stack, size_t begin) {
+    c10::Stack copy;
+    copy.reserve(stack.size() - begin);
+    for (size_t i = begin; i < stack.size(); ++i) copy.push_back(of(stack[i]));
+    {
+      c10::impl::ExcludeDispatchKeyGuard guard(c10::autograd_dispatch_keyset | c10::autocast_dispatch_keyset |
+                                               c10::DispatchKeySet(c10::DispatchKey::ADInplaceOrView));
+      op.callBoxed(&copy);
+    }
+    std::vector<at::Tensor> results;
+    for (c10::IValue& v : copy) results.push_back(v.isNone() ? at::Tensor() : v.toTensor());
+    return results;
+  }
+
  private:
+  at::Tensor of(const at::Tensor& t) {
+    if (!t.defined()) return t;
+    at::Tensor& known = known_[t.unsafeGetTensorImpl()];
+    if (known.defined()) return known;
+    if (!on_device(t)) {
+      known = t;  // a host scalar keeps its value and its place in promotion
+      return known;
+    }
+    if (device_.is_meta()) {
+      known = at::detail::empty_strided_meta(t.sizes(), t.strides(), t.scalar_type());
+    } else {
+      known = at::detail::empty_strided_cpu(t.sizes(), t.strides(), t.scalar_type());
+      if (known.numel() > 0) std::memset(known.mutable_data_ptr(), 0, tensor_extent_bytes(known));
+    }
+    if (t.unsafeGetTensorImpl()->is_wrapped_number()) known.unsafeGetTensorImpl()->set_wrapped_number(true);
+    return known;
+  }
+
+  const c10::Device device_;
   std::unordered_map<c10::TensorImpl*, at::Tensor> known_;
 };
 
-std::vector<at::Tensor> meta_results(const c10::OperatorHandle& op, const c10::Stack& stack, size_t begin) {
-  MetaCall meta;
-  c10::Stack copy;
-  copy.reserve(stack.size() - begin);
-  for (size_t i = begin; i < stack.size(); ++i) copy.push_back(meta.meta_of(stack[i]));
-  {
-    c10::impl::ExcludeDispatchKeyGuard guard(c10::autograd_dispatch_keyset | c10::autocast_dispatch_keyset |
-                                             c10::DispatchKeySet(c10::DispatchKey::ADInplaceOrView));
-    op.callBoxed(&copy);
+constexpr size_t kMaxTrialBytes = size_t{64} << 20;
+
+// Result metadata, and the errors a user would get from PyTorch. Meta functions word some errors in their own way:
+// when one complains, the CPU kernel on zeros of the same shapes says it in the words users know.
+std::vector<at::Tensor> meta_results(const c10::OperatorHandle& op, const Call& call, const c10::Stack& stack,
+                                     size_t begin) {
+  try {
+    return StandIns(c10::kMeta).call(op, stack, begin);
+  } catch (const c10::NotImplementedError&) {
+    throw;
+  } catch (const std::exception&) {
+    size_t bytes = 0;
+    for (const at::Tensor* t : call.tensors) bytes += tensor_extent_bytes(*t);
+    const bool has_cpu_kernel = op.hasKernelForDispatchKey(c10::DispatchKey::CPU);
+    if (has_cpu_kernel && bytes <= kMaxTrialBytes) StandIns(c10::kCPU).call(op, stack, begin);
+    throw;
   }
-  std::vector<at::Tensor> results;
-  for (c10::IValue& v : copy) results.push_back(v.isNone() ? at::Tensor() : v.toTensor());
-  return results;
 }
 
 TensorMeta meta_from(const at::Tensor& t) {
@@ -335,7 +362,7 @@ std::unique_ptr<Plan> make_plan(const c10::OperatorHandle& op, const Overload& o
   }
   std::vector<at::Tensor> results;
   try {
-    results = meta_results(op, stack, begin);
+    results = meta_results(op, call, stack, begin);
   } catch (const c10::NotImplementedError&) {
     plan->reason = "no shape function for these arguments";
     return plan;

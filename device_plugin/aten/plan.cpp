@@ -64,6 +64,10 @@ void load_program(Plan& plan, compiler::Graph graph) {
     return;
   }
   TORCH_CHECK(program.status != Status::kUserError, program.message);
+  // What the chip would refuse (a type of a later generation) is found after lowering; it is no fault of the compiler.
+  const size_t illegal = program.message.find("illegal on hardware");
+  TORCH_CHECK(program.status == Status::kOk || illegal == std::string::npos, program.message.substr(illegal),
+              " (in ", plan.name, ")");
   TORCH_CHECK(program.status == Status::kOk, "neuron: compiling ", plan.name, " failed: ", program.message);
 
   const NrtStatus status =

@@ -1,5 +1,6 @@
 #include "device_plugin/aten/prepare.h"
 
+#include <ATen/core/Formatting.h>
 #include <ATen/core/List.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/nonzero.h>
@@ -59,11 +60,25 @@ void prepare_index_put(c10::Stack& stack, size_t begin) {
   prepare_indices(stack, begin, masks_only && values.numel() == 1 && !accumulate);
 }
 
+// The tensor engine multiplies operands of one type; PyTorch does not promote them either.
+template <size_t kFirst>
+void check_same_dtype(c10::Stack& stack, size_t begin) {
+  const at::Tensor& a = stack[begin + kFirst].toTensor();
+  const at::Tensor& b = stack[begin + kFirst + 1].toTensor();
+  TORCH_CHECK(a.scalar_type() == b.scalar_type(), "expected both operands of the matrix product to have the same dtype, "
+              "but got ", a.scalar_type(), " and ", b.scalar_type(), ". Cast one of them.");
+}
+
 }  // namespace
 
 PrepareFn prepare_for(const std::string& functional) {
   if (functional == "aten::index.Tensor" || functional == "aten::_unsafe_index.Tensor") return &prepare_index;
   if (functional == "aten::index_put" || functional == "aten::_unsafe_index_put") return &prepare_index_put;
+  for (const char* name : {"aten::mm", "aten::bmm", "aten::mv", "aten::dot", "aten::vdot", "aten::convolution",
+                           "aten::convolution_overrideable"})
+    if (functional == name) return &check_same_dtype<0>;
+  for (const char* name : {"aten::addmm", "aten::baddbmm", "aten::addbmm", "aten::addmv", "aten::addr"})
+    if (functional == name) return &check_same_dtype<1>;
   return nullptr;
 }
 

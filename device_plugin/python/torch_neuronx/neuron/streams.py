@@ -18,10 +18,13 @@ class Stream(torch.Stream):
 
 
 class Event(torch.Event):
-    """An event; with ``enable_timing`` its ``elapsed_time`` gives simulated milliseconds."""
+    """An event; with ``enable_timing`` its ``elapsed_time`` gives simulated milliseconds.
+
+    Makes plain ``torch.Event`` objects: ``elapsed_time`` takes no others.
+    """
 
     def __new__(cls, enable_timing=False, blocking=False, interprocess=False):
-        return super().__new__(cls, device=_device(), enable_timing=enable_timing)
+        return torch.Event(device=_device(), enable_timing=enable_timing)
 
 
 def current_stream(device=None):

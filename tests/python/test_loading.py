@@ -1,0 +1,112 @@
+"""Checklist rows 1 to 3, 5: how the device gets loaded."""
+
+
+def test_row_1_import_torch_alone_gives_the_device(run_python):
+    out = run_python("import torch; print(torch.ones(2, device='neuron').device)").stdout
+    assert out.strip() == "neuron:0"
+
+
+def test_row_2_autoload_off_needs_an_explicit_import(run_python):
+    out = run_python(
+        """
+import torch
+try:
+    torch.ones(2, device="neuron")
+    print("created")
+except RuntimeError:
+    print("refused")
+import torch_neuronx
+print(torch.ones(2, device="neuron").cpu().tolist())
+""",
+        TORCH_DEVICE_BACKEND_AUTOLOAD="0",
+    ).stdout
+    assert out.split("\n")[:2] == ["refused", "[1.0, 1.0]"]
+
+
+def test_row_3_double_import_is_harmless(run_python):
+    out = run_python(
+        """
+import importlib, sys
+import torch_neuronx, torch
+first = torch_neuronx
+import torch_neuronx
+torch_neuronx._autoload()
+assert first is torch_neuronx
+if __name__ == "__main__":
+    print((torch.ones(2, device="neuron") + 1).cpu().tolist())
+"""
+    ).stdout
+    assert out.strip() == "[2.0, 2.0]"
+
+
+def test_row_3_spawned_child_uses_the_device(tmp_path, run_python):
+    script = tmp_path / "parent.py"
+    script.write_text(
+        """
+import torch, torch_neuronx
+import torch.multiprocessing as mp
+def child(rank):
+    import torch_neuronx
+    assert (torch.ones(2, device="neuron") + rank).cpu().tolist() == [1.0 + rank] * 2
+if __name__ == "__main__":
+    mp.spawn(child, nprocs=1)
+    print("done")
+"""
+    )
+    assert run_python(f"import runpy; runpy.run_path({str(script)!r}, run_name='__main__')", check=False)
+    import subprocess
+    import sys
+
+    result = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=300)
+    assert "done" in result.stdout, result.stderr
+
+
+def test_row_5_torch_has_neuron():
+    import torch
+
+    assert hasattr(torch, "neuron")
+    assert torch.neuron.is_available()
+
+
+def test_import_does_not_start_the_simulator(run_python):
+    out = run_python(
+        """
+import torch
+from trnsim import _C
+print(_C.is_initialized(), "libnrt" in open("/proc/self/maps").read())
+"""
+    ).stdout
+    assert out.split() == ["False", "False"]
+
+
+def test_the_package_of_real_hardware_is_refused(tmp_path, run_python):
+    import os
+
+    info = tmp_path / "torch_neuronx-2.14.3.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: torch-neuronx\nVersion: 2.14.3.0\n")
+    path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(tmp_path)]))
+    result = run_python("import torch", check=False, PYTHONPATH=path)
+    assert result.returncode != 0
+    assert "torch-neuronx 2.14.3.0" in result.stderr and "uninstall" in result.stderr
+
+
+def test_fork_after_use_is_refused_in_the_child(run_python):
+    out = run_python(
+        """
+import os, torch
+torch.ones(1, device="neuron")
+r, w = os.pipe()
+pid = os.fork()
+if pid == 0:
+    try:
+        torch.ones(1, device="neuron")
+        os.write(w, b"worked")
+    except RuntimeError as e:
+        os.write(w, str(e).encode())
+    os._exit(0)
+os.waitpid(pid, 0)
+print(os.read(r, 10000).decode())
+"""
+    ).stdout
+    assert "fork" in out and "spawn" in out
