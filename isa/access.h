@@ -19,12 +19,10 @@ constexpr int kPsumBanks = 8;
 // SBUF / PSUM: the same free-axis pattern (at most 4 dims) is applied in `num_partitions` partitions from
 //   `start_partition` on; `offset` is a byte offset inside a partition; elements are visited partition first
 //   (outermost), then dims[0] .. dims[num_dims-1].
-// HBM: `tensor` is an index into Program::tensors, `offset` a byte offset from its start, up to 5 dims,
-// outermost
+// HBM: `tensor` is an index into Program::tensors, `offset` a byte offset from its start, up to 5 dims, outermost
 //   first; partition fields are 0.
-// Steps are in elements of `dtype`, may be 0 (broadcast) or negative. No dims means one element (per
-// partition). `address_register`, when not kNoRegister, names a sequencer register whose value (bytes) is
-// added to `offset`.
+// Steps are in elements of `dtype`, may be 0 (broadcast) or negative. No dims means one element (per partition).
+// `address_register`, when not kNoRegister, names a sequencer register whose value (bytes) is added to `offset`.
 struct Access {
   Space space = Space::kNone;
   Dtype dtype = Dtype::kF32;

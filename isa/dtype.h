@@ -57,13 +57,12 @@ constexpr bool is_float(Dtype d) { return d <= Dtype::kF8E5M2 || d == Dtype::kF6
 constexpr bool is_integer(Dtype d) { return !is_float(d); }  // bool counts as an integer
 constexpr bool is_32bit_integer(Dtype d) { return d == Dtype::kI32 || d == Dtype::kU32; }
 
-// Text names: "fp32" "fp32r" "bf16" "fp16" "fp8e4" "fp8e4fn" "fp8e5" "int32" ... "uint8" "bool" "int64"
-// "fp64".
+// Text names: "fp32" "fp32r" "bf16" "fp16" "fp8e4" "fp8e4fn" "fp8e5" "int32" ... "uint8" "bool" "int64" "fp64".
 std::string_view dtype_name(Dtype d);
 std::optional<Dtype> dtype_from_name(std::string_view name);
 
-// Scalar conversions, bit exact. Narrowing rounds to nearest even. Float to integer rounds to nearest even
-// and saturates; NaN becomes 0. fp8e4 / fp8e5 / fp16 overflow becomes infinity, fp8e4fn overflow becomes NaN.
+// Scalar conversions, bit exact. Narrowing rounds to nearest even. Float to integer rounds to nearest even and
+// saturates; NaN becomes 0. fp8e4 / fp8e5 / fp16 overflow becomes infinity, fp8e4fn overflow becomes NaN.
 float load_as_f32(Dtype d, const void* p);  // 32-bit integers round to FP32
 void store_from_f32(Dtype d, void* p, float v);
 int64_t load_as_int(Dtype d, const void* p);       // integer dtypes only

@@ -1,6 +1,5 @@
-// One decoded instruction. The declarative table (isa/table.h) says, for every opcode, which of these fields
-// it uses, which engines run it and what is legal; encode, decode, text form, validation and docs follow from
-// there.
+// One decoded instruction. The declarative table (isa/table.h) says, for every opcode, which of these fields it
+// uses, which engines run it and what is legal; encode, decode, text form, validation and docs follow from there.
 #pragma once
 
 #include <cstdint>
@@ -128,8 +127,8 @@ enum Flags : uint16_t {
   kFlagSkipOutOfBounds = 1 << 5,  // indirect DMA: skip instead of error
 };
 
-// A scalar operand: an FP32 constant, or an SBUF [P, 1] column (one value per partition;
-// pointer.num_partitions of 1 is an error unless P is 1).
+// A scalar operand: an FP32 constant, or an SBUF [P, 1] column (one value per partition; pointer.num_partitions of
+// 1 is an error unless P is 1).
 struct ScalarOperand {
   enum class Kind : uint8_t { kNone = 0, kImmediate, kPointer };
   Kind kind = Kind::kNone;

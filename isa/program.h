@@ -1,5 +1,5 @@
-// A program in memory: tensors and one decoded instruction stream per engine. The file forms are the
-// container (isa/container.h, .trnp) and assembler text (isa/assembler.h, .trnasm).
+// A program in memory: tensors and one decoded instruction stream per engine. The file forms are the container
+// (isa/container.h, .trnp) and assembler text (isa/assembler.h, .trnasm).
 #pragma once
 
 #include <array>

@@ -15,8 +15,8 @@ using isa::Dtype;
 using ValueId = int32_t;
 constexpr ValueId kNoValue = -1;  // an optional tensor that was not given
 
-// A strided tensor. Strides in elements; the address of element 0 is bound at run time, so there is no
-// storage offset here and one program serves every offset.
+// A strided tensor. Strides in elements; the address of element 0 is bound at run time, so there is no storage
+// offset here and one program serves every offset.
 struct TensorType {
   Dtype dtype = Dtype::kF32;
   std::vector<int64_t> sizes;

@@ -1,5 +1,5 @@
-// Between levels 1 and 2: the kernel kinds. Op lowerings turn graph nodes into these; tilers turn these into
-// tile programs. Nothing from here on knows an ATen name.
+// Between levels 1 and 2: the kernel kinds. Op lowerings turn graph nodes into these; tilers turn these into tile
+// programs. Nothing from here on knows an ATen name.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ struct Buffer {
   std::vector<uint8_t> constant;  // kConstant
 };
 
-// A strided window on a buffer: element (i0, i1, ...) is at offset + sum i_d * strides[d], in elements. A
-// stride of 0 broadcasts. `dtype` may differ from the buffer's only in signedness or bool/uint8.
+// A strided window on a buffer: element (i0, i1, ...) is at offset + sum i_d * strides[d], in elements. A stride of
+// 0 broadcasts. `dtype` may differ from the buffer's only in signedness or bool/uint8.
 struct View {
   int32_t buffer = -1;
   Dtype dtype = Dtype::kF32;
@@ -36,15 +36,13 @@ struct View {
   }
 };
 
-// ---- expressions
-// -----------------------------------------------------------------------------------------------
+// ---- expressions -----------------------------------------------------------------------------------------------
 enum class ExprOp : uint8_t {
-  kInput,   // element of inputs[index]
-  kParam,   // run-time scalar, slot `index`
-  kConst,   // `value`
-  kIota,    // index along domain axis `index` (int32)
-  kReduce,  // reduce the domain's reduced axes of a with `reduce`; the result is a row value, usable like any
-            // other
+  kInput,  // element of inputs[index]
+  kParam,  // run-time scalar, slot `index`
+  kConst,  // `value`
+  kIota,   // index along domain axis `index` (int32)
+  kReduce,  // reduce the domain's reduced axes of a with `reduce`; the result is a row value, usable like any other
   // unary
   kCast,
   kNeg,
@@ -141,14 +139,13 @@ struct Expr {
   ReduceOp reduce = ReduceOp::kSum;
 };
 
-// ---- kernel kinds
-// ---------------------------------------------------------------------------------------------- `map` and
-// `reduce`, and row-wise chains of both (softmax, norms and their gradients): evaluates the expression DAG
-// over `domain`. Axes [0, num_kept) are kept, axes [num_kept, rank) are reduced by every kReduce node. With
-// no kReduce node it is a plain map and num_kept == rank. Inputs are broadcast to the full domain (rank of
-// sizes == rank of domain, stride 0 where broadcast); an output of a row value has sizes = the kept axes
-// only, an output of a full value has sizes = domain. Empty domains are legal (reductions then give their
-// identity). Integer sums are exact modulo 2^32.
+// ---- kernel kinds ----------------------------------------------------------------------------------------------
+// `map` and `reduce`, and row-wise chains of both (softmax, norms and their gradients): evaluates the expression DAG
+// over `domain`. Axes [0, num_kept) are kept, axes [num_kept, rank) are reduced by every kReduce node. With no
+// kReduce node it is a plain map and num_kept == rank.
+// Inputs are broadcast to the full domain (rank of sizes == rank of domain, stride 0 where broadcast); an output of a
+// row value has sizes = the kept axes only, an output of a full value has sizes = domain.
+// Empty domains are legal (reductions then give their identity). Integer sums are exact modulo 2^32.
 struct MapKernel {
   std::vector<int64_t> domain;
   int32_t num_kept = 0;
@@ -169,10 +166,9 @@ struct DotKernel {
   std::vector<Expr> epilogue;  // empty: plain cast of the accumulator; last node is the result
 };
 
-// Convolution with up to 3 spatial axes, groups, dilation; `input` [N, C, s..], `weight` [O, C/g, k..], `out`
-// [N, O, t..]. kForward: out from input, weight. kInputGrad: `input` is written from out (the gradient) and
-// weight. kWeightGrad: `weight` is written from input and out (the gradient). A transposed convolution is the
-// other one's gradient.
+// Convolution with up to 3 spatial axes, groups, dilation; `input` [N, C, s..], `weight` [O, C/g, k..], `out` [N, O, t..].
+// kForward: out from input, weight. kInputGrad: `input` is written from out (the gradient) and weight. kWeightGrad:
+// `weight` is written from input and out (the gradient). A transposed convolution is the other one's gradient.
 struct ConvKernel {
   enum class Mode : uint8_t { kForward, kInputGrad, kWeightGrad } mode = Mode::kForward;
   View input, weight, out;
@@ -181,8 +177,8 @@ struct ConvKernel {
   int64_t groups = 1;
 };
 
-// Pooling over sliding windows of the last k axes. Max: `indices` (int64, flat spatial index) written forward
-// when its buffer >= 0 and read backward. Average: divisor 0 = window size (count_include_pad by flag).
+// Pooling over sliding windows of the last k axes. Max: `indices` (int64, flat spatial index) written forward when
+// its buffer >= 0 and read backward. Average: divisor 0 = window size (count_include_pad by flag).
 struct WindowKernel {
   enum class Mode : uint8_t { kMaxForward, kMaxBackward, kAvgForward, kAvgBackward } mode = Mode::kMaxForward;
   View input, out, indices;  // backward: `out` is the gradient read, `input` the gradient written
@@ -191,25 +187,24 @@ struct WindowKernel {
   int64_t divisor = 0;
 };
 
-// Copy with cast, any strides on both sides. Bit exact when dtypes are equal. cat, pad, permute, slices,
-// expand are lists of these (pad values are a MapKernel with a kConst).
+// Copy with cast, any strides on both sides. Bit exact when dtypes are equal. cat, pad, permute, slices, expand are
+// lists of these (pad values are a MapKernel with a kConst).
 struct MoveKernel {
   View src, dst;
 };
 
-// dst[i.., j..] = src[.., index value.., ..]. One index operand per indexed axis of src; index views are
-// broadcast to index_sizes. Negative indices wrap; out of range is an error at run time. out sizes: src axes
-// before the first indexed axis, then index_sizes, then the other src axes (indexed axes must be adjacent;
-// the lowering permutes). `along`: gather / scatter along one axis where index has the shape of the result
-// (torch.gather).
+// dst[i.., j..] = src[.., index value.., ..]. One index operand per indexed axis of src; index views are broadcast to
+// index_sizes. Negative indices wrap; out of range is an error at run time. out sizes: src axes before the first
+// indexed axis, then index_sizes, then the other src axes (indexed axes must be adjacent; the lowering permutes).
+// `along`: gather / scatter along one axis where index has the shape of the result (torch.gather).
 struct GatherKernel {
   View src, out;
   int32_t axis = 0;  // first indexed axis
   std::vector<View> index;
   bool along = false;
 };
-// The reverse: out[.., index.., ..] = or += src (duplicates accumulate exactly once each; kNone: last write
-// wins, in row-major order). `out` already holds its initial contents.
+// The reverse: out[.., index.., ..] = or += src (duplicates accumulate exactly once each; kNone: last write wins,
+// in row-major order). `out` already holds its initial contents.
 struct ScatterKernel {
   enum class Combine : uint8_t { kNone, kAdd } combine = Combine::kNone;
   View out, src;  // src broadcast to the gathered shape

@@ -1,54 +1,59 @@
 // Level 1 -> kernels: the table of op lowerings. Every row turns one node of the Graph IR into kernel kinds
 // (kernels.h); nothing after this level knows an ATen name.
 //
-// ---- How a node has to look (the contract with whoever builds graphs)
-// -------------------------------------------- Name. Always the functional overload. `add.out`, `add_.Tensor`
-// and `add.Tensor` are all "aten::add.Tensor"; the
-//   result value then has `alias` set when it occupies exactly the memory of an input of the graph (the
-//   in-place form). Overloads without a suffix have none here either: "aten::relu", "aten::mm" (never
-//   ".default"). Ops that exist in place only, or as `.out` only, have these functional names:
-//     fill_.Scalar aten::fill.Scalar      zero_       aten::zero              copy_, _copy_from aten::copy
-//     uniform_     aten::uniform          normal_     aten::normal_functional bernoulli_.float
-//     aten::bernoulli.p bernoulli_.Tensor aten::bernoulli.Tensor        bernoulli.out  aten::bernoulli
-//     random_      aten::random (.from, .to)          exponential_, log_normal_, geometric_, cauchy_ without
-//     the "_" index_put_, _index_put_impl_  aten::index_put   convolution_overrideable  either that name or
-//     aten::convolution arange.start_out  aten::arange.start_step (start, end, step)            arange.out
-//     aten::arange
-//   For fill, zero, copy, the random ops and the creation ops the first argument is not read: it may be
-//   kNoValue. aten::copy is (self, src, non_blocking): only src is read, and is broadcast and cast to the
-//   result's type.
-// Arguments. In schema order, defaults filled in; keyword-only arguments follow in schema order. Per schema
-// type:
-//     Tensor, Tensor?            ValueId (kNoValue for None); a 0-dim CPU tensor may arrive as a ParamRef
-//     instead Tensor[], Tensor?[]        ValueList (kNoValue entries for None) int, SymInt, int? int64_t
-//     (Optional for None)         bool, bool?      bool (Optional for None) int[], int[]?, int[N]
-//     vector<int64_t>, scalars already expanded where the schema says int[N] is one number
-//                                or N numbers (a vector of 1 is accepted); Optional for None
-//     Scalar, float, Scalar?, float?   ParamRef, or int64_t / double / bool as a constant. ParamRef is the
-//     default;
-//                                OpInfo::const_args names the arguments that must be constants. kI32 when the
-//                                number is an int or bool, kF32 when it is a float; an int outside int32 must
-//                                come as a constant
-//     float[], bool[]            vector<double>, vector<bool>        str              string
-//     ScalarType                 Dtype (Optional for None)
-//     Layout, Device, MemoryFormat, Generator, pin_memory   anything; never read
-// Random ops take one argument more than their schema: vector<ParamRef> of 4 consecutive kI32 slots that hold
-// the
-//   Philox state: seed lo, seed hi, offset lo, offset hi (OpInfo::random). One op consumes numel 32-bit words
+// How a node has to look (the contract with whoever builds graphs)
+//
+// Name: always the functional overload. `add.out`, `add_.Tensor` and `add.Tensor` are all "aten::add.Tensor"; the
+//   result value has `alias` set when it occupies exactly the memory of an input of the graph (the in-place form).
+//   Overloads without a suffix have none here either: "aten::relu", "aten::mm" (never ".default").
+//   Operators that exist in place only, or as `.out` only, have these functional names:
+//     fill_.Scalar                      aten::fill.Scalar
+//     zero_                             aten::zero
+//     copy_, _copy_from                 aten::copy
+//     uniform_                          aten::uniform
+//     normal_                           aten::normal_functional
+//     bernoulli_.float                  aten::bernoulli.p
+//     bernoulli_.Tensor                 aten::bernoulli.Tensor
+//     bernoulli.out                     aten::bernoulli
+//     random_                           aten::random (.from, .to)
+//     exponential_, log_normal_, geometric_, cauchy_    the same without the "_"
+//     index_put_, _index_put_impl_      aten::index_put
+//     convolution_overrideable          that name or aten::convolution
+//     arange.start_out                  aten::arange.start_step (start, end, step)
+//     arange.out                        aten::arange
+//   For fill, zero, copy, the random and the creation operators the first argument is not read: it may be kNoValue.
+//   aten::copy is (self, src, non_blocking): only src is read; it is broadcast and cast to the result's type.
+//
+// Arguments: in schema order, defaults filled in; keyword-only arguments follow in schema order. Per schema type:
+//     Tensor, Tensor?                   ValueId (kNoValue for None); a 0-dim CPU tensor may arrive as a ParamRef
+//     Tensor[], Tensor?[]               ValueList (kNoValue entries for None)
+//     int, SymInt, int?                 int64_t (Optional for None)
+//     bool, bool?                       bool (Optional for None)
+//     int[], int[]?, int[N]             vector<int64_t>; where the schema says int[N], one number or N; Optional for None
+//     Scalar, float, Scalar?, float?    ParamRef by default, or int64_t / double / bool as a constant.
+//                                       OpInfo::const_args names the arguments that must be constants. kI32 when the
+//                                       number is an int or bool, kF32 when it is a float; an int outside int32 must
+//                                       come as a constant
+//     float[], bool[]                   vector<double>, vector<bool>
+//     str                               string
+//     ScalarType                        Dtype (Optional for None)
+//     Layout, Device, MemoryFormat, Generator, pin_memory    anything; never read
+//   Random operators take one argument more than their schema: vector<ParamRef> of 4 consecutive kI32 slots that hold
+//   the Philox state: seed lo, seed hi, offset lo, offset hi (OpInfo::random). One operator consumes numel 32-bit words
 //   per random operand; advancing the offset by numel (rounded up to 4) per result is always enough
 //   (aten::multinomial: by numel of its input).
-// Results. In schema order. A result that is not wanted or undefined (output_mask[i] == false, running
-// statistics
-//   that were not given) is kNoValue. Shapes, strides and dtypes are those of the meta function, with any
-//   strides. Arguments that an op changes without saying so in its functional schema become extra results,
-//   with `alias`:
-//     aten::native_batch_norm, aten::_native_batch_norm_legit  (out, save_mean, save_invstd, running_mean,
-//     running_var), the last two kNoValue when not in training or not given.
-//     `_native_batch_norm_legit_functional` has five results already.
-// Types. float64 computes as FP32 and int64 as int32 (the DMA engines narrow and widen), bool is 0 or 1.
-// Complex is
-//   not simulated. Result types decide the computing type, as PyTorch's promotion has already been applied to
-//   them; comparisons promote their operands here.
+//
+// Results: in schema order. A result that is not wanted or undefined (output_mask[i] == false, running statistics that
+//   were not given) is kNoValue. Shapes, strides and dtypes are those of the meta function, with any strides.
+//   Arguments that an operator changes without saying so in its functional schema become extra results, with `alias`:
+//     aten::native_batch_norm, aten::_native_batch_norm_legit   (out, save_mean, save_invstd, running_mean,
+//       running_var), the last two kNoValue when not in training or not given.
+//       `_native_batch_norm_legit_functional` has five results already.
+//
+// Types: float64 computes as FP32 and int64 as int32 (the DMA engines narrow and widen), bool is 0 or 1. Complex is
+//   not simulated. Result types decide the computing type, as PyTorch's promotion has already been applied to them;
+//   comparisons promote their operands here.
+//
 // Boolean masks in aten::index.Tensor / aten::index_put have a data-dependent shape and are refused, except
 //   aten::index_put with a single scalar-like value and masks only (computed as masked_fill).
 #pragma once

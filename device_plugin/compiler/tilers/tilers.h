@@ -29,10 +29,10 @@ struct KernelContext {
 KernelContext bind_buffers(const KernelList& list, TileBuilder& tile);
 
 // ---- HBM views ----
-// Access of a strided view. Dims of size 1 are dropped and neighbours that form one run are merged; a view
-// that still needs more than 5 dims is a CompileError (slice it in an outer loop: view_slice). Never empty:
-// an empty view is an internal error, tilers return early on them. kI64 / kF64 views keep their HBM dtype:
-// DMA narrows on load and widens on store.
+// Access of a strided view. Dims of size 1 are dropped and neighbours that form one run are merged; a view that
+// still needs more than 5 dims is a CompileError (slice it in an outer loop: view_slice). Never empty: an empty
+// view is an internal error, tilers return early on them. kI64 / kF64 views keep their HBM dtype: DMA narrows on
+// load and widens on store.
 Access hbm_view(const KernelContext& context, const View& view);
 // The same without merging, size-1 dims kept: dims are exactly view.sizes (at most 5).
 Access hbm_view_exact(const KernelContext& context, const View& view);
@@ -53,9 +53,8 @@ inline Dtype tile_dtype(Dtype hbm) {
 
 // ---- expressions on tiles ----
 // Evaluates `exprs` on tiles of one shape. Tiles of class kF32 may have any float or small integer dtype
-// (instructions cast on read); kI32 / kU32 values are 4-byte tiles; kBool values are kU8 tiles holding 0
-// or 1. Values live on three levels: per tile element; per row (the free dims that are not reduced); per
-// partition.
+// (instructions cast on read); kI32 / kU32 values are 4-byte tiles; kBool values are kU8 tiles holding 0 or 1.
+// Values live on three levels: per tile element; per row (the free dims that are not reduced); per partition.
 struct ExprTiles {
   int partitions = 0;
   std::vector<int64_t> dims;   // free dims of every tile, at most 4
@@ -69,11 +68,11 @@ struct ExprTiles {
   // iota_is_row(axis). Null when not used.
   std::function<Access(int axis)> iota;
   std::function<bool(int axis)> iota_is_row;
-  // The value of a kReduce node when it is known already (row shape; [P, 1] when no dim is kept). Null, or
-  // not present: reduced here.
+  // The value of a kReduce node when it is known already (row shape; [P, 1] when no dim is kept). Null, or not
+  // present: reduced here.
   std::function<Access(int expr)> row_value;
-  // Combines the partial row values of the partitions, so that every partition holds the result. Null: rows
-  // do not span partitions.
+  // Combines the partial row values of the partitions, so that every partition holds the result. Null: rows do
+  // not span partitions.
   std::function<Access(const Access& partial, ReduceOp op, Dtype expr_class)> combine_partitions;
 };
 

@@ -18,23 +18,40 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 DTYPE_NAMES = {
-    torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16", torch.float64: "fp64",
-    torch.int64: "int64", torch.int32: "int32", torch.int16: "int16", torch.int8: "int8", torch.uint8: "uint8",
+    torch.float32: "fp32",
+    torch.bfloat16: "bf16",
+    torch.float16: "fp16",
+    torch.float64: "fp64",
+    torch.int64: "int64",
+    torch.int32: "int32",
+    torch.int16: "int16",
+    torch.int8: "int8",
+    torch.uint8: "uint8",
     torch.bool: "bool",
 }
 STATUS = ("ok", "unsupported", "user_error", "internal_error")
 
 # In-place only or .out only operators, and their functional names (lower.h).
 FUNCTIONAL = {
-    "aten::fill_.Scalar": "aten::fill.Scalar", "aten::fill_.Tensor": "aten::fill.Tensor",
-    "aten::zero_": "aten::zero", "aten::copy_": "aten::copy", "aten::normal_": "aten::normal_functional",
-    "aten::uniform_": "aten::uniform", "aten::bernoulli_.float": "aten::bernoulli.p",
-    "aten::bernoulli_.Tensor": "aten::bernoulli.Tensor", "aten::_index_put_impl_": "aten::index_put",
-    "aten::random_": "aten::random", "aten::random_.from": "aten::random.from", "aten::random_.to": "aten::random.to",
+    "aten::fill_.Scalar": "aten::fill.Scalar",
+    "aten::fill_.Tensor": "aten::fill.Tensor",
+    "aten::zero_": "aten::zero",
+    "aten::copy_": "aten::copy",
+    "aten::normal_": "aten::normal_functional",
+    "aten::uniform_": "aten::uniform",
+    "aten::bernoulli_.float": "aten::bernoulli.p",
+    "aten::bernoulli_.Tensor": "aten::bernoulli.Tensor",
+    "aten::_index_put_impl_": "aten::index_put",
+    "aten::random_": "aten::random",
+    "aten::random_.from": "aten::random.from",
+    "aten::random_.to": "aten::random.to",
 }
 # Arguments that an op changes without its schema saying so: op -> positions; they become extra results.
-MUTATED = {"aten::native_batch_norm": (3, 4), "aten::_native_batch_norm_legit": (3, 4),
-           "aten::_batch_norm_with_update": (3, 4)}
+MUTATED = {
+    "aten::native_batch_norm": (3, 4),
+    "aten::_native_batch_norm_legit": (3, 4),
+    "aten::_batch_norm_with_update": (3, 4),
+}
 TRAINING_ARG = {"aten::native_batch_norm": 5, "aten::_native_batch_norm_legit": 5}  # without one: always
 
 
@@ -68,8 +85,18 @@ class Harness:
         instructions = ctypes.c_int64(0)
         message = ctypes.create_string_buffer(4096)
         status = self.lib.trnsim_harness_run(
-            text.encode(), 0 if mode == "reference" else 1, pointers(inputs), len(inputs), pointers(outputs),
-            len(outputs), slots, len(params), ctypes.byref(instructions), message, len(message))
+            text.encode(),
+            0 if mode == "reference" else 1,
+            pointers(inputs),
+            len(inputs),
+            pointers(outputs),
+            len(outputs),
+            slots,
+            len(params),
+            ctypes.byref(instructions),
+            message,
+            len(message),
+        )
         return STATUS[status], message.value.decode(errors="replace"), instructions.value
 
 
@@ -88,7 +115,7 @@ def dense_copy(t: torch.Tensor) -> torch.Tensor:
     """A copy with the same sizes and strides in memory of its own."""
     c = torch.empty_strided(t.size(), t.stride(), dtype=t.dtype)
     if t.numel():
-        size = 1 + sum((n - 1) * s for n, s in zip(t.size(), t.stride()))
+        size = 1 + sum((n - 1) * s for n, s in zip(t.size(), t.stride(), strict=True))
         flat = torch.as_strided(t, (size,), (1,), t.storage_offset()) if size else t
         torch.as_strided(c, (size,), (1,), 0).copy_(flat)
     return c
@@ -122,7 +149,7 @@ class GraphWriter:
             raise Unsupported("complex scalar")
         if isinstance(v, bool) and constant:
             return "true" if v else "false"
-        if not constant and not (isinstance(v, int) and not -2**31 <= v < 2**31):
+        if not constant and not (isinstance(v, int) and not -(2**31) <= v < 2**31):
             try:
                 return self.param(float(v) if isinstance(v, float) else int(v))
             except OverflowError:
@@ -183,7 +210,7 @@ class CheckMode(TorchDispatchMode):
         const_bits, random = self.harness.ops[op]
         schema = func._schema
         values = list(args)
-        for spec in schema.arguments[len(args):]:
+        for spec in schema.arguments[len(args) :]:
             if spec.name in kwargs:
                 values.append(kwargs[spec.name])
             elif spec.has_default_value():
@@ -192,17 +219,24 @@ class CheckMode(TorchDispatchMode):
                 values.append(None)
         specs = list(schema.arguments)
         out_args = [i for i, s in enumerate(specs) if s.is_out]
-        mutated = [i for i, s in enumerate(specs) if s.alias_info is not None and s.alias_info.is_write and not s.is_out]
+        mutated = [
+            i for i, s in enumerate(specs) if s.alias_info is not None and s.alias_info.is_write and not s.is_out
+        ]
         before = {i: dense_copy(v) for i, v in enumerate(values) if isinstance(v, torch.Tensor)}
-        before_lists = {i: [dense_copy(t) if t is not None else None for t in v] for i, v in enumerate(values)
-                        if isinstance(v, (list, tuple)) and any(isinstance(t, torch.Tensor) for t in v)}
+        before_lists = {
+            i: [dense_copy(t) if t is not None else None for t in v]
+            for i, v in enumerate(values)
+            if isinstance(v, (list, tuple)) and any(isinstance(t, torch.Tensor) for t in v)
+        }
         result = func(*args, **kwargs)
         if out_args:
             return result
         if not any(r.alias_info is not None for r in schema.returns):
             mutated = []  # not the in-place form: the changed arguments are extra results, see MUTATED
         try:
-            self.outcomes.append(self.check(op, const_bits, random, specs, values, before, before_lists, mutated, result))
+            self.outcomes.append(
+                self.check(op, const_bits, random, specs, values, before, before_lists, mutated, result)
+            )
         except Unsupported as e:
             self.outcomes.append(Outcome(op, "skipped", str(e)))
         return result
@@ -210,7 +244,7 @@ class CheckMode(TorchDispatchMode):
     def check(self, op, const_bits, random, specs, values, before, before_lists, mutated, result):
         w = GraphWriter(op, const_bits)
         texts, id_of_arg = [], {}
-        for i, (spec, v) in enumerate(zip(specs, values)):
+        for i, (spec, v) in enumerate(zip(specs, values, strict=True)):
             v = before.get(i, before_lists.get(i, v))
             texts.append(w.argument(i, spec, v))
             if isinstance(v, torch.Tensor):
@@ -261,12 +295,13 @@ class CheckMode(TorchDispatchMode):
             self.trace.write(text)
             self.trace.flush()
         status, message, instructions = self.harness.run(
-            text, self.mode, [t for _, t in w.inputs], [t for _, t in w.outputs], w.params)
+            text, self.mode, [t for _, t in w.inputs], [t for _, t in w.outputs], w.params
+        )
         if status != "ok":
             return Outcome(op, status, message + "\n" + text)
         if random:
             return Outcome(op, "ok", "values not compared", instructions)
-        for k, (e, a) in enumerate(zip(expected, actual)):
+        for k, (e, a) in enumerate(zip(expected, actual, strict=True)):
             problem = self.difference(op, e.detach(), a)
             if problem:
                 return Outcome(op, "wrong", f"result {k}: {problem}\n{text}", instructions)

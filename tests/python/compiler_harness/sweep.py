@@ -38,8 +38,11 @@ def sweep_op_db(mode, names, dtype, limit):
             try:
                 with mode:
                     out = info(sample.input, *sample.args, **sample.kwargs)
-                    outs = [o for o in (out if isinstance(out, (list, tuple)) else [out])
-                            if isinstance(o, torch.Tensor) and o.requires_grad and o.dtype.is_floating_point]
+                    outs = [
+                        o
+                        for o in (out if isinstance(out, (list, tuple)) else [out])
+                        if isinstance(o, torch.Tensor) and o.requires_grad and o.dtype.is_floating_point
+                    ]
                     if grad and outs:
                         torch.autograd.backward(outs, [torch.randn_like(o) for o in outs])
             except Exception:  # an error of PyTorch itself: inputs that this build refuses
@@ -60,8 +63,9 @@ def main() -> int:
     args = p.parse_args()
     torch.manual_seed(0)
     harness = Harness(args.lib)
+    trace = open(args.trace, "w") if args.trace else None  # noqa: SIM115  open until the process ends or crashes
     only = set(args.only.split(",")) - {""}
-    mode = CheckMode(harness, args.mode, only, trace=open(args.trace, "w") if args.trace else None)
+    mode = CheckMode(harness, args.mode, only, trace=trace)
     if args.workloads:
         workloads.run_all(mode)
     else:

@@ -28,8 +28,18 @@ def mlp():
 
 
 def cnn():
-    classifier(nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2),
-                             nn.Dropout(0.1), nn.Flatten(), nn.Linear(128, 10)), (1, 8, 8))
+    classifier(
+        nn.Sequential(
+            nn.Conv2d(1, 8, 3, padding=1),
+            nn.BatchNorm2d(8),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Dropout(0.1),
+            nn.Flatten(),
+            nn.Linear(128, 10),
+        ),
+        (1, 8, 8),
+    )
 
 
 def llama():
