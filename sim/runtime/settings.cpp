@@ -78,6 +78,15 @@ bool check_environment(std::string* error) {
     }
     if (!value.empty() && known->values[0] != '\0' && !check_values(name, value, known->values, error))
       return false;
+    // Switches of parts that do not exist yet: to accept them would promise an output that never comes.
+    const bool wants_checks = name == "TRNSIM_CHECK" && value != "off";
+    if (!value.empty() && (wants_checks || name == "TRNSIM_TRACE" || name == "TRNSIM_REPORT")) {
+      *error = "not simulated: " + name + "=" + value + ": " +
+               (wants_checks
+                    ? "this version has no checkers; unset it or use off"
+                    : "this version writes no such file; unset it (TRNSIM_JSON writes the report as JSON)");
+      return false;
+    }
   }
   return true;
 }
@@ -212,6 +221,7 @@ const std::vector<EnvironmentVariable>& environment_variables() {
       {"TRNSIM_FAULT", "", "faults to inject: name[:count[:skip]],..."},
       {"TRNSIM_SOURCE_DIR", "", "source tree, for tests"},
       {"TRNSIM_JOBS", "", "parallel compile jobs of tools/setup"},
+      {"TRNSIM_TORCH", "", "the PyTorch that tools/setup installs"},
       {"TRNSIM_BUILD_TESTS", "", "whether a build holds the tests"},
   };
   return kAll;
