@@ -142,9 +142,9 @@ class DevicePool {
   template <typename Reset>
   void reset_stats(Reset reset) {
     std::lock_guard lock(mutex_);
-    for (StatArray* array :
-         {&stats_.allocation, &stats_.segment, &stats_.active, &stats_.inactive_split, &stats_.allocated_bytes,
-          &stats_.reserved_bytes, &stats_.active_bytes, &stats_.inactive_split_bytes, &stats_.requested_bytes})
+    for (StatArray* array : {&stats_.allocation, &stats_.segment, &stats_.active, &stats_.inactive_split,
+                             &stats_.allocated_bytes, &stats_.reserved_bytes, &stats_.active_bytes,
+                             &stats_.inactive_split_bytes, &stats_.requested_bytes})
       for (auto& stat : *array) reset(stat);
     reset(stats_.oversize_allocations);
     reset(stats_.oversize_segments);
@@ -211,9 +211,11 @@ class DevicePool {
 
   Block* grow(size_t bytes, bool small, std::unique_lock<std::mutex>&) {
     size_t segment_bytes = kSmallSegmentBytes;
-    if (!small) segment_bytes = bytes < kRoundLimitBytes ? kLargeSegmentBytes : bytes;  // big requests keep their size
+    if (!small)
+      segment_bytes = bytes < kRoundLimitBytes ? kLargeSegmentBytes : bytes;  // big requests keep their size
     nrt_tensor* tensor = nullptr;
-    NrtStatus status = nrt().nrt_tensor_allocate(kNrtPlacementDevice, device_, segment_bytes, "segment", &tensor);
+    NrtStatus status =
+        nrt().nrt_tensor_allocate(kNrtPlacementDevice, device_, segment_bytes, "segment", &tensor);
     if (status == kNrtResource && segment_bytes > bytes) {  // the last bytes of the HBM
       segment_bytes = bytes;
       status = nrt().nrt_tensor_allocate(kNrtPlacementDevice, device_, segment_bytes, "segment", &tensor);
@@ -231,7 +233,8 @@ class DevicePool {
       // Time-only mode has no storage, but a tensor needs an address of its own.
       void* address =
           mmap(nullptr, segment_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-      TORCH_CHECK(address != MAP_FAILED, "neuron: no address range of ", human(segment_bytes), " on the host");
+      TORCH_CHECK(address != MAP_FAILED, "neuron: no address range of ", human(segment_bytes),
+                  " on the host");
       segment->base = static_cast<std::byte*>(address);
       segment->reserved_address_only = true;
     }
@@ -277,12 +280,12 @@ class DevicePool {
     const size_t total = total_bytes();
     const auto allocated = static_cast<size_t>(stats_.allocated_bytes[0].current);
     const auto reserved = static_cast<size_t>(stats_.reserved_bytes[0].current);
-    TORCH_CHECK_WITH(OutOfMemoryError, false, "neuron out of memory (OOM): tried to allocate ", human(requested),
-                     " (", requested, " bytes) on neuron:", static_cast<int>(device_), ", which has ", human(total),
-                     " of HBM in total; ", human(allocated), " are allocated by tensors and ",
-                     human(reserved - allocated),
-                     " are cached but in pieces too small. Free tensors and call torch.neuron.empty_cache(), use a "
-                     "smaller batch, or simulate a chip with more HBM (TRNSIM_SET).");
+    TORCH_CHECK_WITH(
+        OutOfMemoryError, false, "neuron out of memory (OOM): tried to allocate ", human(requested), " (",
+        requested, " bytes) on neuron:", static_cast<int>(device_), ", which has ", human(total),
+        " of HBM in total; ", human(allocated), " are allocated by tensors and ", human(reserved - allocated),
+        " are cached but in pieces too small. Free tensors and call torch.neuron.empty_cache(), use a "
+        "smaller batch, or simulate a chip with more HBM (TRNSIM_SET).");
   }
 
  public:
@@ -306,7 +309,8 @@ class DevicePool {
 constexpr int kMaxDevices = 128;
 
 DevicePool& pool_of(c10::DeviceIndex device) {
-  TORCH_CHECK(device >= 0 && device < kMaxDevices, "user error: invalid device index ", static_cast<int>(device));
+  TORCH_CHECK(device >= 0 && device < kMaxDevices, "user error: invalid device index ",
+              static_cast<int>(device));
   static std::once_flag flags[kMaxDevices];
   static DevicePool* pools[kMaxDevices];  // never destroyed: tensors may outlive static destructors
   std::call_once(flags[device], [&] { pools[device] = new DevicePool(device); });
@@ -330,7 +334,8 @@ class NeuronAllocator final : public c10::DeviceAllocator {
   void emptyCache(c10::MempoolId_t) override {
     if (!trnsim::aten::initialized()) return;
     for (int i = 0; i < device_count(); ++i)
-      if (queue_exists(static_cast<c10::DeviceIndex>(i))) pool_of(static_cast<c10::DeviceIndex>(i)).empty_cache();
+      if (queue_exists(static_cast<c10::DeviceIndex>(i)))
+        pool_of(static_cast<c10::DeviceIndex>(i)).empty_cache();
   }
   // One queue runs everything in order, so no stream can see a block after its reuse.
   void recordStream(const c10::DataPtr&, c10::Stream) override {}

@@ -1,9 +1,10 @@
-// Caching segment allocator over nrt tensors. Large segments come from the runtime, tensors are blocks inside them;
-// freed blocks stay cached. Two pools, split at 1 MB. Requests under 16 MB are rounded up to a size class.
+// Caching segment allocator over nrt tensors. Large segments come from the runtime, tensors are blocks inside
+// them; freed blocks stay cached. Two pools, split at 1 MB. Requests under 16 MB are rounded up to a size
+// class.
 //
-// The pointer of a block is the host address of the mapped HBM, which is also how a view finds its device address.
-// A freed block is reused at once: everything that touches device memory either goes through the one queue of the
-// device, in order, or waits for that queue first (queue.h).
+// The pointer of a block is the host address of the mapped HBM, which is also how a view finds its device
+// address. A freed block is reused at once: everything that touches device memory either goes through the one
+// queue of the device, in order, or waits for that queue first (queue.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -123,7 +123,9 @@ std::vector<std::pair<std::string, int64_t>> memory_stats(int device) {
 
 void empty_cache() { device_allocator().emptyCache(); }
 void reset_peak_memory_stats(int device) { device_allocator().resetPeakStats(index_of(device)); }
-void reset_accumulated_memory_stats(int device) { device_allocator().resetAccumulatedStats(index_of(device)); }
+void reset_accumulated_memory_stats(int device) {
+  device_allocator().resetAccumulatedStats(index_of(device));
+}
 std::pair<int64_t, int64_t> mem_get_info(int device) {
   const auto info = memory_info(index_of(device));
   return {static_cast<int64_t>(info.first), static_cast<int64_t>(info.second)};

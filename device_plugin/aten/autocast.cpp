@@ -11,8 +11,9 @@ using c10::IntArrayRef;
 
 // Its gradient overflows in half precision.
 Tensor banned_binary_cross_entropy(const Tensor&, const Tensor&, const std::optional<Tensor>&, int64_t) {
-  TORCH_CHECK(false, "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast. Use "
-                     "binary_cross_entropy_with_logits or BCEWithLogitsLoss, or disable autocast around the call.");
+  TORCH_CHECK(false,
+              "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast. Use "
+              "binary_cross_entropy_with_logits or BCEWithLogitsLoss, or disable autocast around the call.");
 }
 
 TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) { m.fallback(torch::CppFunction::makeFallthrough()); }

@@ -13,7 +13,16 @@ namespace trnsim::aten {
 namespace {
 
 // Key words start with a tag, so that no two argument lists of different form are equal.
-enum Tag : uint64_t { kTagNone = 1, kTagTensor, kTagSame, kTagHostScalar, kTagList, kTagParam, kTagConstant, kTagOther };
+enum Tag : uint64_t {
+  kTagNone = 1,
+  kTagTensor,
+  kTagSame,
+  kTagHostScalar,
+  kTagList,
+  kTagParam,
+  kTagConstant,
+  kTagOther
+};
 
 uint64_t tag(Tag t, uint64_t payload = 0) { return static_cast<uint64_t>(t) | (payload << 8); }
 
@@ -49,9 +58,9 @@ int32_t Call::add_param(int64_t value) {
 
 void Call::wrong_device(const at::Tensor& t, size_t argument) const {
   c10::Device expected(c10::DeviceType::PrivateUse1, device < 0 ? current_device() : device);
-  TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ", expected,
-              " and ", t.device(), "! (when checking argument for argument ", overload_.arg_names[argument],
-              " in method ", overload_.name, ")");
+  TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ",
+              expected, " and ", t.device(), "! (when checking argument for argument ",
+              overload_.arg_names[argument], " in method ", overload_.name, ")");
 }
 
 TensorRef Call::read_tensor(const at::Tensor& t, size_t argument, bool deduplicate) {
@@ -97,7 +106,8 @@ TensorRef Call::read_tensor(const at::Tensor& t, size_t argument, bool deduplica
   }
   const auto sizes = t.sizes();
   const auto strides = t.strides();
-  key.push_back(tag(kTagTensor, static_cast<uint64_t>(t.scalar_type()) | (static_cast<uint64_t>(sizes.size()) << 8) |
+  key.push_back(tag(kTagTensor, static_cast<uint64_t>(t.scalar_type()) |
+                                    (static_cast<uint64_t>(sizes.size()) << 8) |
                                     (uint64_t{t.unsafeGetTensorImpl()->is_wrapped_number()} << 16)));
   for (int64_t s : sizes) key.push_back(static_cast<uint64_t>(s));
   for (int64_t s : strides) key.push_back(static_cast<uint64_t>(s));

@@ -32,9 +32,10 @@ class Call {
   c10::DeviceIndex device = -1;
   const char* unsupported = nullptr;  // a reason found while reading
 
-  c10::SmallVector<TensorRef, 12> refs;        // one per argument, filled for tensors ...
-  c10::SmallVector<TensorRef, 16> list_refs;   // ... and one per list element, in order
-  c10::SmallVector<int32_t, 12> scalar_slots;  // parameter of a scalar argument; -1: a constant of the program
+  c10::SmallVector<TensorRef, 12> refs;       // one per argument, filled for tensors ...
+  c10::SmallVector<TensorRef, 16> list_refs;  // ... and one per list element, in order
+  c10::SmallVector<int32_t, 12>
+      scalar_slots;  // parameter of a scalar argument; -1: a constant of the program
 
  private:
   TensorRef read_tensor(const at::Tensor& t, size_t argument, bool deduplicate);

@@ -1,4 +1,5 @@
-// copy_ of every kind: host to device, device to host, device to device, with casts, strides and broadcasting.
+// copy_ of every kind: host to device, device to host, device to device, with casts, strides and
+// broadcasting.
 #include <ATen/core/Tensor.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/_local_scalar_dense_native.h>
@@ -19,7 +20,8 @@
 namespace trnsim::aten {
 namespace {
 
-constexpr size_t kStagedBytes = size_t{64} << 10;  // host data up to here is copied aside, and the call returns early
+constexpr size_t kStagedBytes = size_t{64}
+                                << 10;  // host data up to here is copied aside, and the call returns early
 
 compiler::TensorType type_of(const at::Tensor& t, isa::Dtype dtype) {
   return {dtype, t.sizes().vec(), t.strides().vec()};
@@ -50,7 +52,8 @@ Plan* copy_plan(const at::Tensor& destination, const at::Tensor& source) {
   const auto to = to_isa(destination.scalar_type()), from = to_isa(source.scalar_type());
   if (!to || !from) {
     plan->reason = "the hardware has no " +
-                   std::string(c10::toString(!to ? destination.scalar_type() : source.scalar_type())) + " type";
+                   std::string(c10::toString(!to ? destination.scalar_type() : source.scalar_type())) +
+                   " type";
   } else {
     compiler::Graph graph;
     graph.name = plan->name;
@@ -60,7 +63,8 @@ Plan* copy_plan(const at::Tensor& destination, const at::Tensor& source) {
     graph.outputs = {1};
     compiler::Node node;
     node.op = "aten::copy";
-    node.args = {compiler::Arg(compiler::kNoValue), compiler::Arg(compiler::ValueId{0}), compiler::Arg(false)};
+    node.args = {compiler::Arg(compiler::kNoValue), compiler::Arg(compiler::ValueId{0}),
+                 compiler::Arg(false)};
     node.results = {1};
     graph.nodes.push_back(std::move(node));
     load_program(*plan, std::move(graph));
@@ -109,8 +113,9 @@ void read_dense(const at::Tensor& host, const at::Tensor& device) {
     return;
   }
   const Slice slice = slice_of(device);
-  check(nrt().nrt_tensor_read(slice.segment, host.mutable_data_ptr(), slice.offset_bytes, dense_bytes(device)),
-        "copying from the device");
+  check(
+      nrt().nrt_tensor_read(slice.segment, host.mutable_data_ptr(), slice.offset_bytes, dense_bytes(device)),
+      "copying from the device");
 }
 
 at::Tensor host_like(const at::Tensor& t) {
@@ -119,8 +124,8 @@ at::Tensor host_like(const at::Tensor& t) {
 
 void host_to_device(const at::Tensor& destination, const at::Tensor& source) {
   if (!non_overlapping_and_dense(destination)) {
-    at::Tensor dense = empty_contiguous_on(destination.device().index(), destination.sizes(),
-                                           destination.scalar_type());
+    at::Tensor dense =
+        empty_contiguous_on(destination.device().index(), destination.sizes(), destination.scalar_type());
     host_to_device(dense, source);
     device_copy(destination, dense);
     return;
@@ -158,7 +163,8 @@ void device_to_host(const at::Tensor& destination, const at::Tensor& source) {
 
 at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {
   TORCH_CHECK(self.defined() && dst.defined(), "copy_: an undefined tensor");
-  // Conjugate and negative bits arrive here (their dispatch keys fall through for this op): resolve them on the host.
+  // Conjugate and negative bits arrive here (their dispatch keys fall through for this op): resolve them on
+  // the host.
   if (self.is_conj() || self.is_neg() || dst.is_conj() || dst.is_neg()) {
     if (on_device(self)) wait(self);
     if (on_device(dst)) wait(dst);
@@ -172,7 +178,8 @@ at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blo
   if (on_device(source) && on_device(dst)) {
     device_copy(dst, source);
   } else if (on_device(dst)) {
-    TORCH_CHECK(source.device().is_cpu(), "not simulated: a copy from ", source.device(), " to ", dst.device());
+    TORCH_CHECK(source.device().is_cpu(), "not simulated: a copy from ", source.device(), " to ",
+                dst.device());
     host_to_device(dst, source);
   } else {
     TORCH_CHECK(dst.device().is_cpu(), "not simulated: a copy from ", source.device(), " to ", dst.device());
@@ -194,7 +201,8 @@ c10::Scalar local_scalar_dense(const at::Tensor& self) {
   if (time_only()) {
     std::memset(host.mutable_data_ptr(), 0, self.dtype().itemsize());
   } else {
-    check(nrt().nrt_tensor_read(slice.segment, host.mutable_data_ptr(), slice.offset_bytes, self.dtype().itemsize()),
+    check(nrt().nrt_tensor_read(slice.segment, host.mutable_data_ptr(), slice.offset_bytes,
+                                self.dtype().itemsize()),
           "reading a scalar");
   }
   return at::native::_local_scalar_dense_cpu(host);

@@ -12,21 +12,36 @@ namespace trnsim::aten {
 // Nothing for types the hardware has no form of (complex, quantized, 64-bit unsigned, fnuz floats).
 inline std::optional<isa::Dtype> to_isa(c10::ScalarType t) {
   switch (t) {
-    case c10::ScalarType::Float: return isa::Dtype::kF32;
-    case c10::ScalarType::BFloat16: return isa::Dtype::kBF16;
-    case c10::ScalarType::Half: return isa::Dtype::kF16;
-    case c10::ScalarType::Double: return isa::Dtype::kF64;
-    case c10::ScalarType::Long: return isa::Dtype::kI64;
-    case c10::ScalarType::Int: return isa::Dtype::kI32;
-    case c10::ScalarType::Short: return isa::Dtype::kI16;
-    case c10::ScalarType::Char: return isa::Dtype::kI8;
-    case c10::ScalarType::Byte: return isa::Dtype::kU8;
-    case c10::ScalarType::Bool: return isa::Dtype::kBool;
-    case c10::ScalarType::UInt16: return isa::Dtype::kU16;
-    case c10::ScalarType::UInt32: return isa::Dtype::kU32;
-    case c10::ScalarType::Float8_e4m3fn: return isa::Dtype::kF8E4M3FN;
-    case c10::ScalarType::Float8_e5m2: return isa::Dtype::kF8E5M2;
-    default: return std::nullopt;
+    case c10::ScalarType::Float:
+      return isa::Dtype::kF32;
+    case c10::ScalarType::BFloat16:
+      return isa::Dtype::kBF16;
+    case c10::ScalarType::Half:
+      return isa::Dtype::kF16;
+    case c10::ScalarType::Double:
+      return isa::Dtype::kF64;
+    case c10::ScalarType::Long:
+      return isa::Dtype::kI64;
+    case c10::ScalarType::Int:
+      return isa::Dtype::kI32;
+    case c10::ScalarType::Short:
+      return isa::Dtype::kI16;
+    case c10::ScalarType::Char:
+      return isa::Dtype::kI8;
+    case c10::ScalarType::Byte:
+      return isa::Dtype::kU8;
+    case c10::ScalarType::Bool:
+      return isa::Dtype::kBool;
+    case c10::ScalarType::UInt16:
+      return isa::Dtype::kU16;
+    case c10::ScalarType::UInt32:
+      return isa::Dtype::kU32;
+    case c10::ScalarType::Float8_e4m3fn:
+      return isa::Dtype::kF8E4M3FN;
+    case c10::ScalarType::Float8_e5m2:
+      return isa::Dtype::kF8E5M2;
+    default:
+      return std::nullopt;
   }
 }
 

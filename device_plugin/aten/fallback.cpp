@@ -66,7 +66,8 @@ class HostCall {
       (*stack_)[begin + i] = to_host((*stack_)[begin + i], schema.arguments()[i]);
     }
     {
-      // The dispatcher computes keys from the arguments, which are CPU tensors now; autograd and autocast stay out.
+      // The dispatcher computes keys from the arguments, which are CPU tensors now; autograd and autocast
+      // stay out.
       c10::impl::ExcludeDispatchKeyGuard guard(c10::autograd_dispatch_keyset | c10::autocast_dispatch_keyset |
                                                c10::DispatchKeySet(c10::DispatchKey::ADInplaceOrView));
       op_.callBoxed(stack_);
@@ -115,10 +116,10 @@ class HostCall {
       return list;
     }
     if (v.isDevice() && v.toDevice().type() == c10::DeviceType::PrivateUse1) return c10::Device(c10::kCPU);
-    const bool takes_generator =
-        argument.type()->kind() == c10::TypeKind::GeneratorType ||
-        (argument.type()->kind() == c10::TypeKind::OptionalType &&
-         argument.type()->castRaw<c10::OptionalType>()->getElementType()->kind() == c10::TypeKind::GeneratorType);
+    const bool takes_generator = argument.type()->kind() == c10::TypeKind::GeneratorType ||
+                                 (argument.type()->kind() == c10::TypeKind::OptionalType &&
+                                  argument.type()->castRaw<c10::OptionalType>()->getElementType()->kind() ==
+                                      c10::TypeKind::GeneratorType);
     if (takes_generator) {
       // CPU kernels refuse a device generator: seed one of theirs from the device's stream.
       std::optional<at::Generator> given;
@@ -143,8 +144,10 @@ class HostCall {
   void bring_back_written() {
     for (Pair& pair : pairs_) {
       if (!pair.written) continue;
-      const bool in_place = pair.host.const_data_ptr() == pair.device.const_data_ptr() || pair.host.numel() == 0;
-      if (in_place && pair.host.sizes() == pair.device.sizes() && pair.host.strides() == pair.device.strides())
+      const bool in_place =
+          pair.host.const_data_ptr() == pair.device.const_data_ptr() || pair.host.numel() == 0;
+      if (in_place && pair.host.sizes() == pair.device.sizes() &&
+          pair.host.strides() == pair.device.strides())
         continue;
       // An out= tensor that the CPU kernel gave new sizes.
       pair.device.resize_(pair.host.sizes());
@@ -225,13 +228,16 @@ void note_fallback(const std::string& op, const std::string& reason, FallbackKin
     if (tracking.load(std::memory_order_relaxed) && tracked_fallback().size() < kMaxTracked)
       tracked_fallback().push_back(op);
   }
-  if (first) TORCH_WARN("neuron: ", op, " runs on the host: ", reason, " (warned once; trnsim.fallbacks() counts)");
+  if (first)
+    TORCH_WARN("neuron: ", op, " runs on the host: ", reason, " (warned once; trnsim.fallbacks() counts)");
 }
 
-void run_on_host(const c10::OperatorHandle& op, c10::Stack* stack, const std::string& reason, FallbackKind kind) {
+void run_on_host(const c10::OperatorHandle& op, c10::Stack* stack, const std::string& reason,
+                 FallbackKind kind) {
   note_fallback(full_name(op), reason, kind);
-  TORCH_CHECK_NOT_IMPLEMENTED(!time_only(), "not simulated: ", full_name(op), " has no NeuronCore program (", reason,
-                              ") and cannot run on the host in time-only mode, where device memory holds no values.");
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      !time_only(), "not simulated: ", full_name(op), " has no NeuronCore program (", reason,
+      ") and cannot run on the host in time-only mode, where device memory holds no values.");
   HostCall(op, stack).run();
 }
 

@@ -1,4 +1,5 @@
-// Operators without a NeuronCore program run on the host, in place on the mapped HBM. Every call is counted and named.
+// Operators without a NeuronCore program run on the host, in place on the mapped HBM. Every call is counted
+// and named.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -16,7 +17,8 @@ enum class FallbackKind : uint8_t {
 };
 
 // Throws when TRNSIM_FALLBACK=error forbids it, with the operator and the reason.
-void run_on_host(const c10::OperatorHandle& op, c10::Stack* stack, const std::string& reason, FallbackKind kind);
+void run_on_host(const c10::OperatorHandle& op, c10::Stack* stack, const std::string& reason,
+                 FallbackKind kind);
 
 // Counts a host execution that does not go through run_on_host, under the same rules.
 void note_fallback(const std::string& op, const std::string& reason, FallbackKind kind);

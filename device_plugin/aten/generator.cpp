@@ -32,11 +32,12 @@ uint64_t PhiloxGenerator::seed() {
 }
 
 void PhiloxGenerator::set_state(const c10::TensorImpl& state) {
-  TORCH_CHECK_TYPE(state.device().type() == c10::DeviceType::CPU && state.dtype() == caffe2::TypeMeta::Make<uint8_t>(),
-                   "user error: the state of a neuron generator is a CPU tensor of bytes (torch.uint8)");
+  TORCH_CHECK_TYPE(
+      state.device().type() == c10::DeviceType::CPU && state.dtype() == caffe2::TypeMeta::Make<uint8_t>(),
+      "user error: the state of a neuron generator is a CPU tensor of bytes (torch.uint8)");
   TORCH_CHECK_VALUE(state.numel() == kStateBytes && state.is_contiguous(),
-                    "user error: the state of a neuron generator has ", kStateBytes, " bytes (seed, offset), not ",
-                    state.numel());
+                    "user error: the state of a neuron generator has ", kStateBytes,
+                    " bytes (seed, offset), not ", state.numel());
   const auto* bytes = static_cast<const uint8_t*>(state.data());
   std::memcpy(&seed_, bytes, 8);
   std::memcpy(&offset_, bytes + 8, 8);
@@ -70,9 +71,7 @@ const at::Generator& default_generator(c10::DeviceIndex device) {
   TORCH_CHECK(device < kMaxDevices, "user error: invalid device index ", static_cast<int>(device));
   static std::once_flag flags[kMaxDevices];
   static auto* generators = new std::array<at::Generator, kMaxDevices>;
-  std::call_once(flags[device], [&] {
-    (*generators)[device] = at::make_generator<PhiloxGenerator>(device);
-  });
+  std::call_once(flags[device], [&] { (*generators)[device] = at::make_generator<PhiloxGenerator>(device); });
   return (*generators)[device];
 }
 

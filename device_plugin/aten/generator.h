@@ -1,4 +1,5 @@
-// The device's random generator: Philox4x32-10. State is (seed, offset), 16 bytes; the offset counts 32-bit words.
+// The device's random generator: Philox4x32-10. State is (seed, offset), 16 bytes; the offset counts 32-bit
+// words.
 #pragma once
 
 #include <ATen/core/Generator.h>

@@ -1,4 +1,5 @@
-// Device guard: current device, streams and events for PyTorch's generic code (autograd threads, torch.accelerator).
+// Device guard: current device, streams and events for PyTorch's generic code (autograd threads,
+// torch.accelerator).
 #include <c10/core/DeviceCapability.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <c10/util/Exception.h>
@@ -38,12 +39,14 @@ class NeuronGuard final : public c10::impl::DeviceGuardImplInterface {
     } catch (...) {  // destructors call this; an index that was valid before stays valid
     }
   }
-  c10::DeviceIndex deviceCount() const noexcept override { return static_cast<c10::DeviceIndex>(device_count()); }
+  c10::DeviceIndex deviceCount() const noexcept override {
+    return static_cast<c10::DeviceIndex>(device_count());
+  }
 
   c10::DeviceCapability getDeviceCapability(c10::Device) const override {
     c10::DeviceCapability capability;
     capability.capability_data.capability_bits = 0;
-#define TRNSIM_TYPE_BIT(ctype, name)            \
+#define TRNSIM_TYPE_BIT(ctype, name)             \
   if (to_isa(c10::ScalarType::name).has_value()) \
     capability.capability_data.capability_bits |= uint64_t{1} << c10::kIndex_##name;
     AT_FORALL_SCALAR_TYPES_WITH_COMPLEX_AND_QINTS(TRNSIM_TYPE_BIT)
@@ -55,7 +58,9 @@ class NeuronGuard final : public c10::impl::DeviceGuardImplInterface {
   c10::Stream getDefaultStream(c10::Device device) const override {
     return c10::Stream(c10::Stream::DEFAULT, c10::Device(c10::DeviceType::PrivateUse1, index_of(device)));
   }
-  c10::Stream getStreamFromGlobalPool(c10::Device device, bool) const override { return new_stream(index_of(device)); }
+  c10::Stream getStreamFromGlobalPool(c10::Device device, bool) const override {
+    return new_stream(index_of(device));
+  }
   c10::Stream getNewStream(c10::Device device, int) const override { return new_stream(index_of(device)); }
   c10::Stream exchangeStream(c10::Stream stream) const override { return exchange_stream(stream); }
   void* getStreamNativeHandle(const c10::Stream stream) const override {
@@ -67,7 +72,9 @@ class NeuronGuard final : public c10::impl::DeviceGuardImplInterface {
     Queue& q = queue(stream.device_index());
     return q.reached(q.last_submitted());
   }
-  void synchronizeStream(const c10::Stream& stream) const override { synchronizeDevice(stream.device_index()); }
+  void synchronizeStream(const c10::Stream& stream) const override {
+    synchronizeDevice(stream.device_index());
+  }
   void synchronizeDevice(const c10::DeviceIndex device) const override {
     const c10::DeviceIndex index = device < 0 ? current_device() : device;
     if (queue_exists(index)) queue(index).synchronize();
@@ -87,10 +94,13 @@ class NeuronGuard final : public c10::impl::DeviceGuardImplInterface {
     auto time = std::make_shared<std::atomic<int64_t>>(0);
     e->simulated_ps = time;
     e->sequence = queue(device).submit([&](Command& command) {
-      command.call = [time, device] { time->store(nrt().trnsim_simulated_ps(static_cast<uint32_t>(device))); };
+      command.call = [time, device] {
+        time->store(nrt().trnsim_simulated_ps(static_cast<uint32_t>(device)));
+      };
     });
   }
-  // One queue per device: everything after this call runs after the event. Events of another device are waited for.
+  // One queue per device: everything after this call runs after the event. Events of another device are
+  // waited for.
   void block(void* event, const c10::Stream& stream) const override {
     const auto* e = static_cast<const Event*>(event);
     if (e != nullptr && e->device != stream.device_index()) queue(e->device).synchronize_to(e->sequence);
@@ -109,7 +119,8 @@ class NeuronGuard final : public c10::impl::DeviceGuardImplInterface {
   double elapsedTime(void* first, void* second, const c10::DeviceIndex) const override {
     const auto* a = static_cast<const Event*>(first);
     const auto* b = static_cast<const Event*>(second);
-    TORCH_CHECK(a != nullptr && b != nullptr, "Both events must be recorded before calculating elapsed time.");
+    TORCH_CHECK(a != nullptr && b != nullptr,
+                "Both events must be recorded before calculating elapsed time.");
     TORCH_CHECK(a->timed && b->timed,
                 "Both events must be created with argument 'enable_timing=True' to measure elapsed time.");
     TORCH_CHECK(queryEvent(first) && queryEvent(second),

@@ -14,7 +14,8 @@
 namespace trnsim::aten {
 namespace {
 
-// "Pinned" memory is ordinary host memory that is remembered as pinned: the simulated DMA engines reach all of it.
+// "Pinned" memory is ordinary host memory that is remembered as pinned: the simulated DMA engines reach all
+// of it.
 class PinnedAllocator final : public at::HostAllocator {
  public:
   at::DataPtr allocate(size_t bytes) override {
@@ -97,11 +98,15 @@ class NeuronHooks final : public at::PrivateUse1HooksInterface {
   void init() const override { ensure_initialized(); }
   bool isBuilt() const override { return true; }
   bool isAvailable() const override { return device_count() > 0; }
-  bool hasPrimaryContext(c10::DeviceIndex device) const override { return initialized() && queue_exists(device); }
+  bool hasPrimaryContext(c10::DeviceIndex device) const override {
+    return initialized() && queue_exists(device);
+  }
   c10::DeviceIndex deviceCount() const override { return static_cast<c10::DeviceIndex>(device_count()); }
   void setCurrentDevice(c10::DeviceIndex device) const override { set_current_device(device); }
   c10::DeviceIndex getCurrentDevice() const override { return current_device(); }
-  c10::DeviceIndex exchangeDevice(c10::DeviceIndex device) const override { return exchange_current_device(device); }
+  c10::DeviceIndex exchangeDevice(c10::DeviceIndex device) const override {
+    return exchange_current_device(device);
+  }
   c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex device) const override {
     return exchange_current_device(device);
   }

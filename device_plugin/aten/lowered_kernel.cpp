@@ -23,7 +23,8 @@ namespace {
 using compiler::kNoValue;
 using compiler::ValueId;
 
-// ---- 64-bit types ------------------------------------------------------------------------------------------------
+// ---- 64-bit types
+// ------------------------------------------------------------------------------------------------
 bool int64_exact() {
   static const bool value = [] {
     const char* variable = std::getenv("TRNSIM_INT64");
@@ -42,15 +43,16 @@ void warn_about_64_bits(const Call& call) {
       TORCH_WARN_ONCE("neuron: float64 tensors are computed as float32: the hardware has no 64-bit float.");
     }
     if (t->scalar_type() == at::kLong) {
-      TORCH_WARN_ONCE("neuron: int64 tensors are computed as 32-bit integers: the hardware has no 64-bit arithmetic. "
-                      "TRNSIM_INT64=exact computes them on the host instead.");
+      TORCH_WARN_ONCE(
+          "neuron: int64 tensors are computed as 32-bit integers: the hardware has no 64-bit arithmetic. "
+          "TRNSIM_INT64=exact computes them on the host instead.");
     }
   }
 }
 
-// ---- the miss path: metadata, then a program ---------------------------------------------------------------------
-// The operator on stand-ins of another device. Equal device tensors become one stand-in, so that in-place results are
-// recognised.
+// ---- the miss path: metadata, then a program
+// --------------------------------------------------------------------- The operator on stand-ins of another
+// device. Equal device tensors become one stand-in, so that in-place results are recognised.
 class StandIns {
  public:
   explicit StandIns(c10::Device device) : device_(device) {}
@@ -112,8 +114,8 @@ class StandIns {
 
 constexpr size_t kMaxTrialBytes = size_t{64} << 20;
 
-// Result metadata, and the errors a user would get from PyTorch. Meta functions word some errors in their own way:
-// when one complains, the CPU kernel on zeros of the same shapes says it in the words users know.
+// Result metadata, and the errors a user would get from PyTorch. Meta functions word some errors in their own
+// way: when one complains, the CPU kernel on zeros of the same shapes says it in the words users know.
 std::vector<at::Tensor> meta_results(const c10::OperatorHandle& op, const Call& call, const c10::Stack& stack,
                                      size_t begin) {
   try {
@@ -182,8 +184,9 @@ class GraphMaker {
       const auto dtype = to_isa(meta.dtype);
       if (!dtype) return refuse(meta.dtype);
       const auto id = static_cast<ValueId>(graph.values.size());
-      compiler::Value value{{*dtype, {meta.sizes.begin(), meta.sizes.end()}, {meta.strides.begin(), meta.strides.end()}},
-                            kNoValue};
+      compiler::Value value{
+          {*dtype, {meta.sizes.begin(), meta.sizes.end()}, {meta.strides.begin(), meta.strides.end()}},
+          kNoValue};
       const int tensor = written_tensor(r);
       if (tensor >= 0 && !plan_.result_resized[r]) value.alias = value_of_tensor_[tensor];
       graph.values.push_back(std::move(value));
@@ -239,9 +242,12 @@ class GraphMaker {
     bool ok = true;
     auto tensor_arg = [&](const TensorRef& ref) -> compiler::Arg {
       switch (ref.kind) {
-        case TensorRef::Kind::kNone: return kNoValue;
-        case TensorRef::Kind::kHostScalar: return param(ref.index);
-        case TensorRef::Kind::kDevice: return value_of(graph, ref.index, &ok);
+        case TensorRef::Kind::kNone:
+          return kNoValue;
+        case TensorRef::Kind::kHostScalar:
+          return param(ref.index);
+        case TensorRef::Kind::kDevice:
+          return value_of(graph, ref.index, &ok);
       }
       return kNoValue;
     };
@@ -291,9 +297,12 @@ class GraphMaker {
   compiler::Arg plain(const c10::IValue& v, ArgKind kind, bool* ok) {
     if (v.isNone()) return compiler::Optional{};
     switch (kind) {
-      case ArgKind::kInt: return v.toInt();
-      case ArgKind::kBool: return v.toBool();
-      case ArgKind::kString: return v.toStringRef();
+      case ArgKind::kInt:
+        return v.toInt();
+      case ArgKind::kBool:
+        return v.toBool();
+      case ArgKind::kString:
+        return v.toStringRef();
       case ArgKind::kIntList: {
         std::vector<int64_t> list;
         for (const c10::IValue& e : v.toListRef()) list.push_back(e.toInt());
@@ -318,7 +327,8 @@ class GraphMaker {
         }
         return *dtype;
       }
-      default: return compiler::Optional{};  // never read by a lowering
+      default:
+        return compiler::Optional{};  // never read by a lowering
     }
   }
 
@@ -332,10 +342,18 @@ class GraphMaker {
 };
 
 bool moves_data_only(const std::string& op) {
-  static const std::unordered_map<std::string, bool> names = {
-      {"aten::cat", true},         {"aten::clone", true},   {"aten::index_select", true}, {"aten::embedding", true},
-      {"aten::index.Tensor", true}, {"aten::gather", true},  {"aten::constant_pad_nd", true}, {"aten::repeat", true},
-      {"aten::flip", true},        {"aten::roll", true},    {"aten::fill.Scalar", true},  {"aten::zero", true}};
+  static const std::unordered_map<std::string, bool> names = {{"aten::cat", true},
+                                                              {"aten::clone", true},
+                                                              {"aten::index_select", true},
+                                                              {"aten::embedding", true},
+                                                              {"aten::index.Tensor", true},
+                                                              {"aten::gather", true},
+                                                              {"aten::constant_pad_nd", true},
+                                                              {"aten::repeat", true},
+                                                              {"aten::flip", true},
+                                                              {"aten::roll", true},
+                                                              {"aten::fill.Scalar", true},
+                                                              {"aten::zero", true}};
   return names.count(op) != 0;
 }
 
@@ -408,15 +426,16 @@ std::unique_ptr<Plan> make_plan(const c10::OperatorHandle& op, const Overload& o
   return plan;
 }
 
-// ---- the hit path ------------------------------------------------------------------------------------------------
+// ---- the hit path
+// ------------------------------------------------------------------------------------------------
 bool partly_overlap(const at::Tensor& a, const at::Tensor& b) {
   const auto* a_begin = static_cast<const std::byte*>(a.const_data_ptr());
   const auto* b_begin = static_cast<const std::byte*>(b.const_data_ptr());
   return a_begin < b_begin + tensor_extent_bytes(b) && b_begin < a_begin + tensor_extent_bytes(a);
 }
 
-// Inputs that share memory with a written tensor without being the same view are copied aside first: a program may
-// write its result before it has read all of its operands.
+// Inputs that share memory with a written tensor without being the same view are copied aside first: a
+// program may write its result before it has read all of its operands.
 void detach_overlaps(const Overload& overload, Call& call, std::vector<at::Tensor>& aside) {
   auto is_written = [&](size_t tensor) {
     for (int16_t w : overload.written)
@@ -457,7 +476,8 @@ void run_plan(Plan& plan, const Overload& overload, Call& call, c10::Stack& stac
     } else if (!plan.result_wanted[r]) {
       results.emplace_back();
     } else if (fixed > 0 || r >= overload.num_results) {
-      results.push_back(stack[begin + overload.hidden[r - (fixed > 0 ? fixed : overload.num_results)]].toTensor());
+      results.push_back(
+          stack[begin + overload.hidden[r - (fixed > 0 ? fixed : overload.num_results)]].toTensor());
     } else {
       results.push_back(empty_on(plan.device, meta.sizes, meta.strides, meta.dtype));
     }
@@ -475,16 +495,17 @@ void run_plan(Plan& plan, const Overload& overload, Call& call, c10::Stack& stac
     queue(plan.device).submit([&](Command& command) {
       command.plan = &plan;
       for (size_t i = 0; i < plan.inputs.size(); ++i)
-        command.slices.push_back(plan.input_bytes[i] == 0 ? placeholder_slice(plan.device)
-                                                          : slice_of(call.tensors[plan.inputs[i]]->storage().data_ptr(),
-                                                                     call.tensors[plan.inputs[i]]->const_data_ptr(),
-                                                                     plan.input_bytes[i]));
+        command.slices.push_back(plan.input_bytes[i] == 0
+                                     ? placeholder_slice(plan.device)
+                                     : slice_of(call.tensors[plan.inputs[i]]->storage().data_ptr(),
+                                                call.tensors[plan.inputs[i]]->const_data_ptr(),
+                                                plan.input_bytes[i]));
       for (size_t r = 0; r < results.size(); ++r) {
         if (!plan.result_wanted[r]) continue;
         const size_t bytes = plan.results[r].extent_bytes;
-        command.slices.push_back(bytes == 0 ? placeholder_slice(plan.device)
-                                            : slice_of(results[r].storage().data_ptr(), results[r].const_data_ptr(),
-                                                       bytes));
+        command.slices.push_back(
+            bytes == 0 ? placeholder_slice(plan.device)
+                       : slice_of(results[r].storage().data_ptr(), results[r].const_data_ptr(), bytes));
       }
       command.params.append(call.params.begin(), call.params.end());
       if (overload.random) command.params.append(philox.begin(), philox.end());

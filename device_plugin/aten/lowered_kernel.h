@@ -1,8 +1,8 @@
 // The one boxed kernel that serves every lowered operator.
 //
 // Hit: key from the arguments -> plan -> allocate results -> enqueue -> return.
-// Miss: the operator runs on meta tensors, which gives result metadata and PyTorch's own error messages; then one graph
-// node is compiled and loaded.
+// Miss: the operator runs on meta tensors, which gives result metadata and PyTorch's own error messages; then
+// one graph node is compiled and loaded.
 #pragma once
 
 #include <ATen/core/boxing/OperatorKernel.h>

@@ -21,12 +21,13 @@ constexpr LoweredRow kRows[] = {
 #include "lowered_ops.inc"
 };
 
-// Lowered for graphs, but native here, or composite over natives with a meaning the boxed kernel does not know (a copy
-// to another device, a result that is a view).
+// Lowered for graphs, but native here, or composite over natives with a meaning the boxed kernel does not
+// know (a copy to another device, a result that is a view).
 const std::set<std::string_view>& native_elsewhere() {
   static const std::set<std::string_view> names = {
-      "aten::copy",       "aten::_to_copy", "aten::_copy_from", "aten::empty.memory_format", "aten::empty_strided",
-      "aten::as_strided", "aten::view",     "aten::_reshape_alias", "aten::resize", "aten::set",
+      "aten::copy",          "aten::_to_copy",   "aten::_copy_from", "aten::empty.memory_format",
+      "aten::empty_strided", "aten::as_strided", "aten::view",       "aten::_reshape_alias",
+      "aten::resize",        "aten::set",
   };
   return names;
 }
@@ -47,43 +48,60 @@ constexpr Renamed kRenamed[] = {
 bool ignores_self(std::string_view functional) {
   const std::string_view base = functional.substr(0, functional.find('.'));
   static const std::set<std::string_view> names = {
-      "aten::fill",        "aten::zero",       "aten::copy",   "aten::uniform",    "aten::normal_functional",
-      "aten::random",      "aten::exponential", "aten::log_normal", "aten::geometric", "aten::cauchy",
+      "aten::fill",   "aten::zero",        "aten::copy",       "aten::uniform",   "aten::normal_functional",
+      "aten::random", "aten::exponential", "aten::log_normal", "aten::geometric", "aten::cauchy",
   };
-  return names.count(base) != 0 || functional == "aten::bernoulli.p" || functional == "aten::bernoulli.Tensor";
+  return names.count(base) != 0 || functional == "aten::bernoulli.p" ||
+         functional == "aten::bernoulli.Tensor";
 }
 
 std::optional<ArgKind> kind_of(const c10::Argument& argument) {
   c10::TypePtr type = argument.real_type();
-  if (type->kind() == c10::TypeKind::OptionalType) type = type->castRaw<c10::OptionalType>()->getElementType();
+  if (type->kind() == c10::TypeKind::OptionalType)
+    type = type->castRaw<c10::OptionalType>()->getElementType();
   switch (type->kind()) {
-    case c10::TypeKind::TensorType: return ArgKind::kTensor;
+    case c10::TypeKind::TensorType:
+      return ArgKind::kTensor;
     case c10::TypeKind::NumberType:
-    case c10::TypeKind::FloatType: return ArgKind::kScalar;
+    case c10::TypeKind::FloatType:
+      return ArgKind::kScalar;
     case c10::TypeKind::IntType:
-    case c10::TypeKind::SymIntType: return ArgKind::kInt;
-    case c10::TypeKind::BoolType: return ArgKind::kBool;
-    case c10::TypeKind::StringType: return ArgKind::kString;
-    case c10::TypeKind::ScalarTypeType: return ArgKind::kDtype;
-    case c10::TypeKind::GeneratorType: return ArgKind::kGenerator;
+    case c10::TypeKind::SymIntType:
+      return ArgKind::kInt;
+    case c10::TypeKind::BoolType:
+      return ArgKind::kBool;
+    case c10::TypeKind::StringType:
+      return ArgKind::kString;
+    case c10::TypeKind::ScalarTypeType:
+      return ArgKind::kDtype;
+    case c10::TypeKind::GeneratorType:
+      return ArgKind::kGenerator;
     case c10::TypeKind::LayoutType:
     case c10::TypeKind::MemoryFormatType:
-    case c10::TypeKind::DeviceObjType: return ArgKind::kIgnored;
+    case c10::TypeKind::DeviceObjType:
+      return ArgKind::kIgnored;
     case c10::TypeKind::ListType: {
       c10::TypePtr element = type->castRaw<c10::ListType>()->getElementType();
       if (element->kind() == c10::TypeKind::OptionalType)
         element = element->castRaw<c10::OptionalType>()->getElementType();
       switch (element->kind()) {
-        case c10::TypeKind::TensorType: return ArgKind::kTensorList;
+        case c10::TypeKind::TensorType:
+          return ArgKind::kTensorList;
         case c10::TypeKind::IntType:
-        case c10::TypeKind::SymIntType: return ArgKind::kIntList;
-        case c10::TypeKind::FloatType: return ArgKind::kDoubleList;
-        case c10::TypeKind::BoolType: return ArgKind::kBoolList;
-        case c10::TypeKind::NumberType: return ArgKind::kScalarList;
-        default: return std::nullopt;
+        case c10::TypeKind::SymIntType:
+          return ArgKind::kIntList;
+        case c10::TypeKind::FloatType:
+          return ArgKind::kDoubleList;
+        case c10::TypeKind::BoolType:
+          return ArgKind::kBoolList;
+        case c10::TypeKind::NumberType:
+          return ArgKind::kScalarList;
+        default:
+          return std::nullopt;
       }
     }
-    default: return std::nullopt;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -91,8 +109,8 @@ bool is_written(const c10::Argument& a) { return a.alias_info() != nullptr && a.
 
 // Arguments of a functional overload that its in-place and out= forms may lack.
 bool may_be_missing(const c10::Argument& a) {
-  static const std::set<std::string_view> names = {"dtype", "layout", "device", "pin_memory", "memory_format",
-                                                   "generator"};
+  static const std::set<std::string_view> names = {"dtype",      "layout",        "device",
+                                                   "pin_memory", "memory_format", "generator"};
   return names.count(a.name()) != 0;
 }
 
@@ -128,7 +146,8 @@ std::optional<Overload> match(const c10::FunctionSchema& functional, const c10::
       const auto expected = kind_of(functional.arguments()[found]);
       if (!expected || *expected != *kind) return std::nullopt;
       source_of[found] = static_cast<int16_t>(i);
-      if (*kind == ArgKind::kScalar && found < 64 && (row.const_args >> found & 1)) kind = ArgKind::kConstScalar;
+      if (*kind == ArgKind::kScalar && found < 64 && (row.const_args >> found & 1))
+        kind = ArgKind::kConstScalar;
       ++used;
     } else if (a.name() == "unsafe") {
       kind = ArgKind::kIgnored;  // _index_put_impl_: no bounds check
@@ -142,9 +161,8 @@ std::optional<Overload> match(const c10::FunctionSchema& functional, const c10::
     const auto kind = kind_of(functional.arguments()[f]);
     if (!kind) return std::nullopt;
     if (source_of[f] < 0 && !may_be_missing(functional.arguments()[f])) return std::nullopt;
-    result.functional_kinds.push_back(*kind == ArgKind::kScalar && f < 64 && (row.const_args >> f & 1)
-                                          ? ArgKind::kConstScalar
-                                          : *kind);
+    result.functional_kinds.push_back(
+        *kind == ArgKind::kScalar && f < 64 && (row.const_args >> f & 1) ? ArgKind::kConstScalar : *kind);
   }
   result.sources = std::move(source_of);
   for (const c10::Argument& r : candidate.returns())
@@ -181,7 +199,8 @@ void finish(Overload& o) {
   }
   bool reads_tensor = false;
   for (size_t i = 0; i < o.kinds.size(); ++i) {
-    const bool is_result = std::find(o.written.begin(), o.written.end(), static_cast<int16_t>(i)) != o.written.end();
+    const bool is_result =
+        std::find(o.written.begin(), o.written.end(), static_cast<int16_t>(i)) != o.written.end();
     reads_tensor |= !is_result && (o.kinds[i] == ArgKind::kTensor || o.kinds[i] == ArgKind::kTensorList);
   }
   o.shape_from_scalars = o.is_out && !reads_tensor;

@@ -1,5 +1,5 @@
-// How the overloads of PyTorch's operators map onto the compiler's lowerings. The rows come from the compiler at build
-// time (lowered_ops.inc), so that `import torch` registers kernels without opening it.
+// How the overloads of PyTorch's operators map onto the compiler's lowerings. The rows come from the compiler
+// at build time (lowered_ops.inc), so that `import torch` registers kernels without opening it.
 #pragma once
 
 #include <ATen/core/boxing/KernelFunction.h>
@@ -36,23 +36,24 @@ enum class ArgKind : uint8_t {
   kIgnored,  // layout, device, memory format: in the key, never in the program
 };
 
-// Rewrites the arguments before the plan is looked up (index masks, host indices). Returns the number of arguments.
+// Rewrites the arguments before the plan is looked up (index masks, host indices). Returns the number of
+// arguments.
 using PrepareFn = void (*)(c10::Stack& stack, size_t begin);
 
 struct Overload {
-  std::string name;                      // of this overload, for messages
-  std::string functional;                // name of the node
-  std::vector<ArgKind> kinds;            // per argument of this overload
+  std::string name;            // of this overload, for messages
+  std::string functional;      // name of the node
+  std::vector<ArgKind> kinds;  // per argument of this overload
   std::vector<std::string> arg_names;
-  std::vector<int16_t> sources;          // per argument of the functional overload: index here, or -1
+  std::vector<int16_t> sources;  // per argument of the functional overload: index here, or -1
   std::vector<ArgKind> functional_kinds;
-  std::vector<int16_t> written;          // arguments that are the results (in-place and out= forms), in result order
-  std::vector<int16_t> hidden;           // arguments that change without being results
-  size_t num_results = 0;                // of this overload's schema
-  bool is_out = false;                   // out= form: results may be resized
-  bool ignores_self = false;             // the first argument is only written
+  std::vector<int16_t> written;  // arguments that are the results (in-place and out= forms), in result order
+  std::vector<int16_t> hidden;   // arguments that change without being results
+  size_t num_results = 0;        // of this overload's schema
+  bool is_out = false;           // out= form: results may be resized
+  bool ignores_self = false;     // the first argument is only written
   bool random = false;
-  bool shape_from_scalars = false;       // arange and its like: scalar values are part of the key
+  bool shape_from_scalars = false;  // arange and its like: scalar values are part of the key
   int generator = -1;
   PrepareFn prepare = nullptr;
 };

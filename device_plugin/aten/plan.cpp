@@ -26,7 +26,8 @@ std::unordered_map<int, std::vector<Plan*>>& registry() {
 void bind(Plan& plan, Plan::Binding& binding, const Slice& slice) {
   const Nrt& api = nrt();
   nrt_tensor* fresh = nullptr;
-  check(api.nrt_tensor_allocate_slice(slice.segment, slice.offset_bytes, slice.bytes, binding.name.c_str(), &fresh),
+  check(api.nrt_tensor_allocate_slice(slice.segment, slice.offset_bytes, slice.bytes, binding.name.c_str(),
+                                      &fresh),
         "binding a tensor");
   nrt_tensor_set* set = binding.is_output ? plan.output_set : plan.input_set;
   check(api.nrt_add_tensor_to_tensor_set(set, binding.name.c_str(), fresh), "binding a tensor");
@@ -56,7 +57,8 @@ void load_program(Plan& plan, compiler::Graph graph) {
   const StoredProgram program = find_or_compile(graph);
   if (program.compiled) ++compiles;
   compile_us += static_cast<uint64_t>(
-      std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - begin).count());
+      std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - begin)
+          .count());
   using Status = compiler::CompileResult::Status;
   if (program.status == Status::kUnsupported) {
     plan.kind = Plan::Kind::kFallback;
@@ -64,7 +66,8 @@ void load_program(Plan& plan, compiler::Graph graph) {
     return;
   }
   TORCH_CHECK(program.status != Status::kUserError, program.message);
-  // What the chip would refuse (a type of a later generation) is found after lowering; it is no fault of the compiler.
+  // What the chip would refuse (a type of a later generation) is found after lowering; it is no fault of the
+  // compiler.
   const size_t illegal = program.message.find("illegal on hardware");
   TORCH_CHECK(program.status == Status::kOk || illegal == std::string::npos, program.message.substr(illegal),
               " (in ", plan.name, ")");
@@ -72,7 +75,8 @@ void load_program(Plan& plan, compiler::Graph graph) {
 
   const NrtStatus status =
       api.nrt_load(program.container->data(), program.container->size(), plan.device, 1, &plan.model);
-  TORCH_CHECK(status == kNrtSuccess, "neuron: loading the program of ", plan.name, " failed: ", describe(status));
+  TORCH_CHECK(status == kNrtSuccess, "neuron: loading the program of ", plan.name,
+              " failed: ", describe(status));
   check(api.nrt_allocate_tensor_set(&plan.input_set), "allocating a tensor set");
   check(api.nrt_allocate_tensor_set(&plan.output_set), "allocating a tensor set");
   for (size_t i = 0; i < num_inputs; ++i)
@@ -80,8 +84,8 @@ void load_program(Plan& plan, compiler::Graph graph) {
   for (size_t i = 0; i < num_outputs; ++i)
     plan.bindings.push_back({.name = "out" + std::to_string(i), .is_output = true});
   if (plan.num_params > 0) {
-    check(api.nrt_tensor_allocate(kNrtPlacementDevice, plan.device, sizeof(uint32_t) * plan.num_params, "params",
-                                  &plan.params),
+    check(api.nrt_tensor_allocate(kNrtPlacementDevice, plan.device, sizeof(uint32_t) * plan.num_params,
+                                  "params", &plan.params),
           "allocating the parameters of a program");
     plan.params_address = time_only() ? nullptr : api.nrt_tensor_get_va(plan.params);
     check(api.nrt_add_tensor_to_tensor_set(plan.input_set, "params", plan.params), "binding parameters");
@@ -111,9 +115,10 @@ void execute_plan(Plan& plan, c10::ArrayRef<Slice> slices, c10::ArrayRef<uint32_
   }
   const NrtStatus status = api.nrt_execute(plan.model, plan.input_set, plan.output_set);
   if (status == kNrtSuccess || status == kNrtCompletedWithNumErr) return;
-  TORCH_CHECK(false, "neuron: error while executing ", plan.name, ": ", describe(status),
-              ". Execution is asynchronous, so this call is not the one that failed; set NEURON_LAUNCH_BLOCKING=1 to "
-              "get the error on its own line.");
+  TORCH_CHECK(
+      false, "neuron: error while executing ", plan.name, ": ", describe(status),
+      ". Execution is asynchronous, so this call is not the one that failed; set NEURON_LAUNCH_BLOCKING=1 to "
+      "get the error on its own line.");
 }
 
 void release_bindings(c10::DeviceIndex device) {
@@ -134,7 +139,8 @@ Plan* PlanCache::find(const PlanKey& key, uint64_t hash) {
   auto [it, end] = entries_.equal_range(hash);
   for (; it != end; ++it) {
     const std::vector<uint64_t>& stored = it->second.key;
-    if (stored.size() == key.size() && std::memcmp(stored.data(), key.data(), key.size() * sizeof(uint64_t)) == 0) {
+    if (stored.size() == key.size() &&
+        std::memcmp(stored.data(), key.data(), key.size() * sizeof(uint64_t)) == 0) {
       hits.fetch_add(1, std::memory_order_relaxed);
       return it->second.plan.get();
     }

@@ -1,4 +1,5 @@
-// A plan: everything a repeated call needs. Metadata of its results, the loaded program and the tensors bound to it.
+// A plan: everything a repeated call needs. Metadata of its results, the loaded program and the tensors bound
+// to it.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -36,7 +37,7 @@ struct Plan {
   std::string name;
   std::string reason;
 
-  std::vector<TensorMeta> results;      // one per result; an unwanted one has result_wanted false
+  std::vector<TensorMeta> results;  // one per result; an unwanted one has result_wanted false
   std::vector<bool> result_wanted;
   std::vector<bool> result_resized;     // out= tensors that get new sizes first
   c10::SmallVector<int32_t, 8> inputs;  // position of each program input among the tensors of the call
@@ -59,7 +60,8 @@ struct Plan {
   std::vector<Binding> bindings;  // inputs, then outputs
 };
 
-// Compiles (or finds) the program of `graph` and loads it. The kind becomes kProgram or kFallback; user errors throw.
+// Compiles (or finds) the program of `graph` and loads it. The kind becomes kProgram or kFallback; user
+// errors throw.
 void load_program(Plan& plan, compiler::Graph graph);
 
 // Runs on the executing thread of the plan's queue.
@@ -68,7 +70,8 @@ void execute_plan(Plan& plan, c10::ArrayRef<Slice> slices, c10::ArrayRef<uint32_
 // Drops every slice that plans of the device keep, so that segments can be freed. The queue must be empty.
 void release_bindings(c10::DeviceIndex device);
 
-// ---- the cache of plans of one operator --------------------------------------------------------------------------
+// ---- the cache of plans of one operator
+// --------------------------------------------------------------------------
 using PlanKey = c10::SmallVector<uint64_t, 64>;
 
 class PlanCache {

@@ -28,8 +28,10 @@ void prepare_indices(c10::Stack& stack, size_t begin, bool keep_masks) {
     }
     at::Tensor index = v.toTensor();
     if (index.device() != self.device()) {
-      TORCH_CHECK(index.device().is_cpu(), "indices should be either on cpu or on the same device as the indexed "
-                  "tensor (", self.device(), ") but found ", index.device());
+      TORCH_CHECK(index.device().is_cpu(),
+                  "indices should be either on cpu or on the same device as the indexed "
+                  "tensor (",
+                  self.device(), ") but found ", index.device());
       index = index.to(self.device());
       any = true;
     }
@@ -38,7 +40,8 @@ void prepare_indices(c10::Stack& stack, size_t begin, bool keep_masks) {
       for (int64_t d = 0; d < index.dim(); ++d)
         TORCH_CHECK_INDEX(at_dim + d < self.dim() && index.size(d) == self.size(at_dim + d),
                           "The shape of the mask ", index.sizes(), " at index ", d,
-                          " does not match the shape of the indexed tensor ", self.sizes(), " at index ", at_dim + d);
+                          " does not match the shape of the indexed tensor ", self.sizes(), " at index ",
+                          at_dim + d);
       for (at::Tensor& column : index.nonzero().unbind(1)) changed.push_back(column);
       any = true;
       continue;
@@ -65,8 +68,10 @@ template <size_t kFirst>
 void check_same_dtype(c10::Stack& stack, size_t begin) {
   const at::Tensor& a = stack[begin + kFirst].toTensor();
   const at::Tensor& b = stack[begin + kFirst + 1].toTensor();
-  TORCH_CHECK(a.scalar_type() == b.scalar_type(), "expected both operands of the matrix product to have the same dtype, "
-              "but got ", a.scalar_type(), " and ", b.scalar_type(), ". Cast one of them.");
+  TORCH_CHECK(a.scalar_type() == b.scalar_type(),
+              "expected both operands of the matrix product to have the same dtype, "
+              "but got ",
+              a.scalar_type(), " and ", b.scalar_type(), ". Cast one of them.");
 }
 
 }  // namespace
@@ -74,8 +79,8 @@ void check_same_dtype(c10::Stack& stack, size_t begin) {
 PrepareFn prepare_for(const std::string& functional) {
   if (functional == "aten::index.Tensor" || functional == "aten::_unsafe_index.Tensor") return &prepare_index;
   if (functional == "aten::index_put" || functional == "aten::_unsafe_index_put") return &prepare_index_put;
-  for (const char* name : {"aten::mm", "aten::bmm", "aten::mv", "aten::dot", "aten::vdot", "aten::convolution",
-                           "aten::convolution_overrideable"})
+  for (const char* name : {"aten::mm", "aten::bmm", "aten::mv", "aten::dot", "aten::vdot",
+                           "aten::convolution", "aten::convolution_overrideable"})
     if (functional == name) return &check_same_dtype<0>;
   for (const char* name : {"aten::addmm", "aten::baddbmm", "aten::addbmm", "aten::addmv", "aten::addr"})
     if (functional == name) return &check_same_dtype<1>;

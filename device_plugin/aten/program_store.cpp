@@ -78,7 +78,8 @@ const std::string& compiler_version() {
 }
 
 std::string cache_folder() {
-  if (env_flag("TORCH_NEURONX_DISABLE_NEFF_CACHE", false) || env_flag("TORCH_NEURONX_NEFF_DISABLE_CACHE", false))
+  if (env_flag("TORCH_NEURONX_DISABLE_NEFF_CACHE", false) ||
+      env_flag("TORCH_NEURONX_NEFF_DISABLE_CACHE", false))
     return {};
   const char* folder = std::getenv("TORCH_NEURONX_NEFF_CACHE_DIR");
   return folder == nullptr ? std::string() : std::string(folder);
@@ -90,7 +91,8 @@ std::string cache_file(const std::string& content) {
   static const std::string folder = cache_folder();
   if (folder.empty()) return {};
   char name[64];
-  const uint64_t first = fnv1a(content, 0xcbf29ce484222325ull), second = fnv1a(content, first ^ 0x9ae16a3b2f90404full);
+  const uint64_t first = fnv1a(content, 0xcbf29ce484222325ull),
+                 second = fnv1a(content, first ^ 0x9ae16a3b2f90404full);
   std::snprintf(name, sizeof name, "%02x/%016lx%016lx.trnp", static_cast<unsigned>(first & 0xff),
                 static_cast<unsigned long>(first), static_cast<unsigned long>(second));
   return folder + "/" + name;

@@ -1,4 +1,5 @@
-// Compiled programs by content: the same graph is compiled once per process, and once per machine with the disk cache.
+// Compiled programs by content: the same graph is compiled once per process, and once per machine with the
+// disk cache.
 #pragma once
 
 #include <cstdint>

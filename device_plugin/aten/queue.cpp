@@ -26,7 +26,8 @@ inline void pause_briefly() {
 #endif
 }
 
-// How long a thread looks for work, or for completion, before it sleeps: waking a thread costs more than most programs.
+// How long a thread looks for work, or for completion, before it sleeps: waking a thread costs more than most
+// programs.
 constexpr auto kSpin = std::chrono::microseconds(60);
 
 template <typename Done>
@@ -151,7 +152,8 @@ void Queue::stop() {
 }
 
 Queue& queue(c10::DeviceIndex device) {
-  TORCH_CHECK(device >= 0 && device < kMaxDevices, "user error: invalid device index ", static_cast<int>(device));
+  TORCH_CHECK(device >= 0 && device < kMaxDevices, "user error: invalid device index ",
+              static_cast<int>(device));
   Queue* existing = queues[device].load(std::memory_order_acquire);
   if (existing != nullptr) return *existing;
   ensure_initialized();
@@ -177,8 +179,9 @@ c10::DeviceIndex current_device() { return thread_device; }
 void set_current_device(c10::DeviceIndex device) {
   if (device == thread_device) return;
   const int count = device_count();
-  TORCH_CHECK(device >= 0 && device < count, "user error: invalid device index neuron:", static_cast<int>(device),
-              "; this process sees ", count, " neuron device", count == 1 ? "" : "s",
+  TORCH_CHECK(device >= 0 && device < count,
+              "user error: invalid device index neuron:", static_cast<int>(device), "; this process sees ",
+              count, " neuron device", count == 1 ? "" : "s",
               " (NEURON_RT_VISIBLE_CORES, NEURON_RT_NUM_CORES and NEURON_LOGICAL_NC_CONFIG decide)");
   thread_device = device;
 }
@@ -193,17 +196,19 @@ c10::DeviceIndex checked_index(c10::Device device) {
   if (!device.has_index()) return thread_device;
   if (device.index() != thread_device || !initialized()) {
     const int count = device_count();
-    TORCH_CHECK(count > 0, "no neuron device is available: the configuration or NEURON_RT_NUM_CORES / "
-                           "NEURON_RT_VISIBLE_CORES leaves this process without a core");
-    TORCH_CHECK(device.index() < count, "user error: invalid device index ", device, "; this process sees ", count,
-                " neuron device", count == 1 ? "" : "s",
+    TORCH_CHECK(count > 0,
+                "no neuron device is available: the configuration or NEURON_RT_NUM_CORES / "
+                "NEURON_RT_VISIBLE_CORES leaves this process without a core");
+    TORCH_CHECK(device.index() < count, "user error: invalid device index ", device, "; this process sees ",
+                count, " neuron device", count == 1 ? "" : "s",
                 " (NEURON_RT_VISIBLE_CORES, NEURON_RT_NUM_CORES and NEURON_LOGICAL_NC_CONFIG decide)");
   }
   return device.index();
 }
 
 c10::Stream current_stream(c10::DeviceIndex device) {
-  return c10::Stream(c10::Stream::UNSAFE, c10::Device(c10::DeviceType::PrivateUse1, device), thread_stream[device]);
+  return c10::Stream(c10::Stream::UNSAFE, c10::Device(c10::DeviceType::PrivateUse1, device),
+                     thread_stream[device]);
 }
 
 c10::Stream exchange_stream(c10::Stream stream) {
@@ -214,7 +219,8 @@ c10::Stream exchange_stream(c10::Stream stream) {
 }
 
 c10::Stream new_stream(c10::DeviceIndex device) {
-  return c10::Stream(c10::Stream::UNSAFE, c10::Device(c10::DeviceType::PrivateUse1, device), ++last_stream_id);
+  return c10::Stream(c10::Stream::UNSAFE, c10::Device(c10::DeviceType::PrivateUse1, device),
+                     ++last_stream_id);
 }
 
 void copy_device_bytes(void* destination, const void* source, size_t bytes) {

@@ -1,5 +1,5 @@
-// The execution queue of one device: calls return at once, a worker thread runs them in order. Streams and events are
-// positions in this one order, which makes every cross-stream dependency hold by construction.
+// The execution queue of one device: calls return at once, a worker thread runs them in order. Streams and
+// events are positions in this one order, which makes every cross-stream dependency hold by construction.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -24,9 +24,9 @@ struct Plan;
 
 // One entry of the queue. Launches are the common case and stay free of allocations.
 struct Command {
-  Plan* plan = nullptr;                    // a launch, or
-  std::function<void()> call;              // anything else; runs on the executing thread
-  c10::SmallVector<Slice, 8> slices;       // inputs, then outputs
+  Plan* plan = nullptr;               // a launch, or
+  std::function<void()> call;         // anything else; runs on the executing thread
+  c10::SmallVector<Slice, 8> slices;  // inputs, then outputs
   c10::SmallVector<uint32_t, 8> params;
 };
 
@@ -38,9 +38,9 @@ class Queue {
   template <typename Fill>
   uint64_t submit(Fill&& fill);
 
-  void synchronize();                    // waits for everything; throws the first deferred error
+  void synchronize();  // waits for everything; throws the first deferred error
   void synchronize_to(uint64_t sequence);
-  void drain() noexcept;                 // waits for everything; keeps the error for the next synchronize()
+  void drain() noexcept;  // waits for everything; keeps the error for the next synchronize()
   // Runs `f` while no entry is being executed.
   template <typename F>
   void exclusively(F&& f) {
@@ -50,7 +50,7 @@ class Queue {
   bool reached(uint64_t sequence) const { return completed_.load(std::memory_order_acquire) >= sequence; }
   uint64_t last_submitted() const { return submitted_.load(std::memory_order_acquire); }
   c10::DeviceIndex device() const { return device_; }
-  void stop();                           // at process exit: runs what is queued and ends the worker
+  void stop();  // at process exit: runs what is queued and ends the worker
 
  private:
   static constexpr size_t kCapacity = 1024;
@@ -94,7 +94,7 @@ uint64_t Queue::submit(Fill&& fill) {
   return sequence;
 }
 
-Queue& queue(c10::DeviceIndex device);      // starts the worker on first use
+Queue& queue(c10::DeviceIndex device);  // starts the worker on first use
 bool queue_exists(c10::DeviceIndex device);
 void stop_all_queues();
 

@@ -72,7 +72,6 @@ Nrt open_nrt() {
 std::mutex state_mutex;
 std::atomic<bool> is_initialized{false};
 std::atomic<bool> forked_after_use{false};
-std::string configured_mode;
 
 void note_fork_in_child() {
   if (is_initialized.load()) forked_after_use = true;
@@ -113,20 +112,21 @@ const compiler::Compiler& compiler_library() {
 
 void configure(const std::string& config, const std::string& overrides, const std::string& mode) {
   std::lock_guard lock(state_mutex);
-  TORCH_CHECK(!is_initialized.load(),
-              "user error: trnsim.configure() was called after the neuron device had been used; the simulated chip "
-              "is built at first use. Call configure() before the first tensor on the device, or set TRNSIM_CONFIG, "
-              "TRNSIM_SET and TRNSIM_MODE.");
+  TORCH_CHECK(
+      !is_initialized.load(),
+      "user error: trnsim.configure() was called after the neuron device had been used; the simulated chip "
+      "is built at first use. Call configure() before the first tensor on the device, or set TRNSIM_CONFIG, "
+      "TRNSIM_SET and TRNSIM_MODE.");
   auto text = [](const std::string& s) { return s.empty() ? nullptr : s.c_str(); };
   const NrtStatus status = nrt().trnsim_configure(text(config), text(overrides), text(mode));
   TORCH_CHECK_VALUE(status == kNrtSuccess, nrt().trnsim_last_error());
-  if (!mode.empty()) configured_mode = mode;
 }
 
 void ensure_initialized() {
-  TORCH_CHECK(!forked_after_use.load(),
-              "user error: the neuron device was used before fork(), and a forked child cannot use it. Start workers "
-              "with multiprocessing's 'spawn' method, or touch the device only in the child.");
+  TORCH_CHECK(
+      !forked_after_use.load(),
+      "user error: the neuron device was used before fork(), and a forked child cannot use it. Start workers "
+      "with multiprocessing's 'spawn' method, or touch the device only in the child.");
   if (is_initialized.load(std::memory_order_acquire)) return;
   std::lock_guard lock(state_mutex);
   if (is_initialized.load()) return;
@@ -168,14 +168,7 @@ const std::string& target() {
 }
 
 bool time_only() {
-  static const bool value = [] {
-    std::string mode = configured_mode;
-    if (mode.empty()) {
-      const char* variable = std::getenv("TRNSIM_MODE");
-      if (variable != nullptr) mode = variable;
-    }
-    return mode == "time";
-  }();
+  static const bool value = json_string(nrt().trnsim_config_json(), "mode") == "time";
   return value;
 }
 

@@ -1,6 +1,6 @@
-// The only door to the simulator: libnrt.so.1 (the public nrt C ABI plus trnsim_ext.h) and libtrnsim_compiler.so, both
-// opened with RTLD_LOCAL on first use of the device. `import torch` therefore starts nothing, and the Protobuf inside
-// those libraries never meets the one inside libtorch.
+// The only door to the simulator: libnrt.so.1 (the public nrt C ABI plus trnsim_ext.h) and
+// libtrnsim_compiler.so, both opened with RTLD_LOCAL on first use of the device. `import torch` therefore
+// starts nothing, and the Protobuf inside those libraries never meets the one inside libtorch.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,8 @@ struct nrt_model;
 using NrtStatus = int;
 constexpr NrtStatus kNrtSuccess = 0;
 constexpr NrtStatus kNrtResource = 4;
-constexpr NrtStatus kNrtCompletedWithNumErr = 1003;  // the program produced a NaN: a result, not a failure, here
+constexpr NrtStatus kNrtCompletedWithNumErr =
+    1003;  // the program produced a NaN: a result, not a failure, here
 constexpr int kNrtPlacementDevice = 0;
 constexpr int kNrtFrameworkPytorch = 3;
 
@@ -27,10 +28,11 @@ struct Nrt {
   void (*nrt_close)();
   NrtStatus (*nrt_get_visible_vnc_count)(uint32_t* count);
   const char* (*nrt_get_status_as_str)(NrtStatus status);
-  NrtStatus (*nrt_tensor_allocate)(int placement, int vnc, size_t bytes, const char* name, nrt_tensor** tensor);
+  NrtStatus (*nrt_tensor_allocate)(int placement, int vnc, size_t bytes, const char* name,
+                                   nrt_tensor** tensor);
   void (*nrt_tensor_free)(nrt_tensor** tensor);
-  NrtStatus (*nrt_tensor_allocate_slice)(const nrt_tensor* source, size_t offset, size_t bytes, const char* name,
-                                         nrt_tensor** slice);
+  NrtStatus (*nrt_tensor_allocate_slice)(const nrt_tensor* source, size_t offset, size_t bytes,
+                                         const char* name, nrt_tensor** slice);
   NrtStatus (*nrt_tensor_read)(const nrt_tensor* tensor, void* host, size_t offset, size_t bytes);
   NrtStatus (*nrt_tensor_write)(nrt_tensor* tensor, const void* host, size_t offset, size_t bytes);
   void* (*nrt_tensor_get_va)(const nrt_tensor* tensor);
@@ -54,8 +56,8 @@ struct Nrt {
 const Nrt& nrt();
 const compiler::Compiler& compiler_library();
 
-// Hands the configuration to the runtime. Throws when the device has been used already, or with the runtime's own
-// words when a name or value is wrong. Empty strings keep what the environment says.
+// Hands the configuration to the runtime. Throws when the device has been used already, or with the runtime's
+// own words when a name or value is wrong. Empty strings keep what the environment says.
 void configure(const std::string& config, const std::string& overrides, const std::string& mode);
 
 // nrt_init on first use; throws in a forked child of a process that had used the device.
@@ -64,10 +66,10 @@ bool initialized();
 bool in_bad_fork();
 void close();
 
-int device_count();            // never throws and never starts the simulator
-const std::string& target();   // "trn2", "trn3": what programs are compiled for
-bool time_only();              // TRNSIM_MODE=time: values are not computed, device memory must not be touched
-bool launch_blocking();        // NEURON_LAUNCH_BLOCKING
+int device_count();           // never throws and never starts the simulator
+const std::string& target();  // "trn2", "trn3": what programs are compiled for
+bool time_only();             // TRNSIM_MODE=time: values are not computed, device memory must not be touched
+bool launch_blocking();       // NEURON_LAUNCH_BLOCKING
 
 // Throws a c10::Error that says what failed, the status name and the runtime's words.
 void check(NrtStatus status, const char* what);

@@ -3,8 +3,8 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/native/Resize.h>
-#include <ATen/native/TensorFactories.h>
 #include <ATen/native/ResizeCommon.h>
+#include <ATen/native/TensorFactories.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/set_native.h>
@@ -27,12 +27,13 @@ at::Tensor tensor_on(c10::DeviceIndex device, size_t bytes, c10::ScalarType dtyp
   auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
                                                        allocate_on(device, bytes), &device_allocator(),
                                                        /*resizable=*/true);
-  return at::detail::make_tensor<c10::TensorImpl>(std::move(storage), kKeys, c10::scalarTypeToTypeMeta(dtype));
+  return at::detail::make_tensor<c10::TensorImpl>(std::move(storage), kKeys,
+                                                  c10::scalarTypeToTypeMeta(dtype));
 }
 
 void check_factory(std::optional<c10::Layout> layout, std::optional<bool> pin_memory) {
-  TORCH_CHECK(layout.value_or(c10::Layout::Strided) == c10::Layout::Strided, "not simulated: layout ", *layout,
-              " on the neuron device; only strided tensors exist there");
+  TORCH_CHECK(layout.value_or(c10::Layout::Strided) == c10::Layout::Strided, "not simulated: layout ",
+              *layout, " on the neuron device; only strided tensors exist there");
   TORCH_CHECK(!pin_memory.value_or(false),
               "user error: pin_memory=True is for CPU tensors; a neuron tensor is in device memory");
 }
@@ -43,7 +44,8 @@ c10::DeviceIndex factory_device(std::optional<c10::Device> device) {
 
 at::Tensor empty_memory_format(c10::SymIntArrayRef sizes_sym, std::optional<c10::ScalarType> dtype,
                                std::optional<c10::Layout> layout, std::optional<c10::Device> device,
-                               std::optional<bool> pin_memory, std::optional<c10::MemoryFormat> memory_format) {
+                               std::optional<bool> pin_memory,
+                               std::optional<c10::MemoryFormat> memory_format) {
   check_factory(layout, pin_memory);
   const auto sizes = C10_AS_INTARRAYREF_SLOW(sizes_sym);
   at::detail::check_size_nonnegative(sizes);
@@ -71,8 +73,8 @@ at::Tensor as_strided(const at::Tensor& self, c10::SymIntArrayRef sizes, c10::Sy
                       std::optional<c10::SymInt> offset) {
   std::optional<int64_t> plain_offset;
   if (offset) plain_offset = offset->expect_int();
-  return at::native::as_strided_tensorimpl(self, C10_AS_INTARRAYREF_SLOW(sizes), C10_AS_INTARRAYREF_SLOW(strides),
-                                           plain_offset);
+  return at::native::as_strided_tensorimpl(self, C10_AS_INTARRAYREF_SLOW(sizes),
+                                           C10_AS_INTARRAYREF_SLOW(strides), plain_offset);
 }
 
 at::Tensor view(const at::Tensor& self, c10::SymIntArrayRef sizes) {
@@ -89,12 +91,13 @@ const at::Tensor& resize(const at::Tensor& self, c10::SymIntArrayRef sizes_sym,
   c10::TensorImpl* impl = self.unsafeGetTensorImpl();
   if (self.sizes() != sizes) {
     impl->set_sizes_contiguous(sizes);
-    const size_t bytes = at::detail::computeStorageNbytesContiguous(sizes, self.dtype().itemsize(),
-                                                                    static_cast<size_t>(self.storage_offset()));
+    const size_t bytes = at::detail::computeStorageNbytesContiguous(
+        sizes, self.dtype().itemsize(), static_cast<size_t>(self.storage_offset()));
     if (self.numel() > 0 && bytes > self.storage().nbytes()) resize_storage(self.storage(), bytes);
   }
   if (memory_format) {
-    TORCH_CHECK(*memory_format != c10::MemoryFormat::Preserve, "unsupported memory format option ", *memory_format);
+    TORCH_CHECK(*memory_format != c10::MemoryFormat::Preserve, "unsupported memory format option ",
+                *memory_format);
     impl->empty_tensor_restride(*memory_format);
   }
   return self;
@@ -133,20 +136,22 @@ at::Tensor& set_storage(at::Tensor& self, at::Storage source) {
 
 at::Tensor& set_tensor(at::Tensor& self, const at::Tensor& source) {
   if (self.unsafeGetTensorImpl() == source.unsafeGetTensorImpl()) return self;
-  return set_storage_offset(self, source.storage(), source.storage_offset(), c10::fromIntArrayRefSlow(source.sizes()),
+  return set_storage_offset(self, source.storage(), source.storage_offset(),
+                            c10::fromIntArrayRefSlow(source.sizes()),
                             c10::fromIntArrayRefSlow(source.strides()));
 }
 
 at::Tensor& set_empty(at::Tensor& self) {
   const c10::DeviceIndex device = self.device().index();
-  at::Storage storage(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), 0,
-                                                            allocate_on(device, 0), &device_allocator(), true));
+  at::Storage storage(c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), 0, allocate_on(device, 0), &device_allocator(), true));
   return set_storage_offset(self, std::move(storage), 0, {c10::SymInt(0)}, {});
 }
 
 }  // namespace
 
-at::Tensor empty_on(c10::DeviceIndex device, c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ScalarType dtype) {
+at::Tensor empty_on(c10::DeviceIndex device, c10::IntArrayRef sizes, c10::IntArrayRef strides,
+                    c10::ScalarType dtype) {
   at::Tensor result = tensor_on(device, extent_bytes(sizes, strides, c10::elementSize(dtype)), dtype);
   result.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
   return result;
@@ -162,9 +167,10 @@ at::Tensor empty_contiguous_on(c10::DeviceIndex device, c10::IntArrayRef sizes, 
 
 at::Tensor host_view(const at::Tensor& t) {
   const c10::Storage& storage = t.storage();
-  auto host = c10::make_intrusive<c10::StorageImpl>(
-      c10::StorageImpl::use_byte_size_t(), storage.nbytes(),
-      c10::DataPtr(storage.mutable_data(), c10::Device(c10::kCPU)), c10::GetCPUAllocator(), /*resizable=*/true);
+  auto host =
+      c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), storage.nbytes(),
+                                            c10::DataPtr(storage.mutable_data(), c10::Device(c10::kCPU)),
+                                            c10::GetCPUAllocator(), /*resizable=*/true);
   at::Tensor view = at::detail::make_tensor<c10::TensorImpl>(
       std::move(host), c10::DispatchKeySet(c10::DispatchKey::CPU), t.dtype());
   c10::TensorImpl* impl = view.unsafeGetTensorImpl();

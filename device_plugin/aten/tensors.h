@@ -10,10 +10,12 @@ namespace trnsim::aten {
 inline bool on_device(const at::TensorBase& t) { return t.device().type() == c10::DeviceType::PrivateUse1; }
 
 // A tensor of its own storage, nothing written.
-at::Tensor empty_on(c10::DeviceIndex device, c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ScalarType dtype);
+at::Tensor empty_on(c10::DeviceIndex device, c10::IntArrayRef sizes, c10::IntArrayRef strides,
+                    c10::ScalarType dtype);
 at::Tensor empty_contiguous_on(c10::DeviceIndex device, c10::IntArrayRef sizes, c10::ScalarType dtype);
 
-// CPU tensor over the same mapped memory, without a copy. The caller has waited for the queue and keeps `t` alive.
+// CPU tensor over the same mapped memory, without a copy. The caller has waited for the queue and keeps `t`
+// alive.
 at::Tensor host_view(const at::Tensor& t);
 
 // Device tensor over part of another's storage.

@@ -4,6 +4,7 @@ import warnings
 
 import pytest
 import torch
+
 import torch_neuronx
 import trnsim
 from trnsim import _C
@@ -72,7 +73,9 @@ except RuntimeError as e:
 
 
 def test_unknown_value_of_a_variable_is_refused(run_python):
-    result = run_python("import torch; torch.linalg.det(torch.eye(3, device='neuron'))", check=False, TRNSIM_FALLBACK="maybe")
+    result = run_python(
+        "import torch; torch.linalg.det(torch.eye(3, device='neuron'))", check=False, TRNSIM_FALLBACK="maybe"
+    )
     assert result.returncode != 0 and "TRNSIM_FALLBACK" in result.stderr
 
 
@@ -205,7 +208,12 @@ DTYPES = [
 def test_row_39_round_trip_of_every_dtype_and_layout(dtype):
     base = (torch.arange(60) % 7).reshape(3, 4, 5).to(dtype)
     assert torch.equal(base.to("neuron").cpu().view(torch.uint8), base.view(torch.uint8))
-    for view in (lambda t: t.transpose(0, 2), lambda t: t[:, 1::2], lambda t: t[1], lambda t: t[:, :, :1].expand(3, 4, 6)):
+    for view in (
+        lambda t: t.transpose(0, 2),
+        lambda t: t[:, 1::2],
+        lambda t: t[1],
+        lambda t: t[:, :, :1].expand(3, 4, 6),
+    ):
         expected = view(base).float()
         assert torch.equal(view(base.to("neuron")).cpu().float(), expected)  # device to host, strided source
         assert torch.equal(view(base).to("neuron").cpu().float(), expected)  # host to device
@@ -270,7 +278,5 @@ def test_conjugate_views_do_not_recurse():
 
 
 def test_printing_needs_no_fallback(run_python):
-    out = run_python(
-        "import torch; print(torch.arange(3., device='neuron'))", TRNSIM_FALLBACK="error"
-    ).stdout
+    out = run_python("import torch; print(torch.arange(3., device='neuron'))", TRNSIM_FALLBACK="error").stdout
     assert out.strip() == "tensor([0., 1., 2.], device='neuron:0')"

@@ -13,8 +13,8 @@ def _refuse_other_package():
     except importlib.metadata.PackageNotFoundError:
         return
     raise ImportError(
-        f"user error: the package torch-neuronx {version} for real Trainium hardware is installed beside trnsim, and both "
-        "provide torch_neuronx. Use one environment for each: pip uninstall torch-neuronx, or pip uninstall trnsim."
+        f"user error: the package torch-neuronx {version} for real Trainium hardware is installed beside trnsim, and "
+        "both provide torch_neuronx. Use one environment for each: pip uninstall torch-neuronx, or pip uninstall trnsim."
     )
 
 
@@ -50,7 +50,7 @@ def _print_from_host(torch):
 
 
 def _finish(native):
-    # The report ends with the runtime, and the runtime writes its own part of TRNSIM_JSON when it closes: ours comes last.
+    # The report ends with the runtime, which writes its own part of TRNSIM_JSON when it closes: ours comes last.
     path = os.environ.get("TRNSIM_JSON")
     if path and native.is_initialized() and not native.in_bad_fork():
         import json

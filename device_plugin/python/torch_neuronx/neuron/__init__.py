@@ -1,6 +1,7 @@
 """``torch.neuron``: the functions PyTorch and user code expect of a device module."""
 
 import torch
+
 from trnsim import _C
 
 from . import memory, random, streams

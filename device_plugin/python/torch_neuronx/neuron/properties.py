@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import torch
+
 from trnsim import _C
 
 
@@ -27,9 +28,7 @@ def get_device_name(device=None):
 
 def get_device_properties(device=None):
     index = _index(device)
-    return NeuronDeviceProperties(
-        name=get_device_name(index), target=_C.target(), total_memory=_C.hbm_bytes(index)
-    )
+    return NeuronDeviceProperties(name=get_device_name(index), target=_C.target(), total_memory=_C.hbm_bytes(index))
 
 
 def get_device_capability(device=None):

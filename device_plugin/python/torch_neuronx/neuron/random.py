@@ -3,6 +3,7 @@
 import struct
 
 import torch
+
 from trnsim import _C
 
 

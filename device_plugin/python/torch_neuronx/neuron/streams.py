@@ -1,6 +1,7 @@
 """Streams and events. All streams of a device run in one order; times are simulated."""
 
 import torch
+
 from trnsim import _C
 
 
