@@ -227,6 +227,9 @@ void Call::read() {
         break;
     }
   }
+  for (int16_t w : overload_.written)
+    if (refs[w].kind != TensorRef::Kind::kDevice)
+      wrong_device(stack_[begin_ + w].toTensor(), static_cast<size_t>(w));
   if (device < 0) device = current_device();
   key.push_back(static_cast<uint64_t>(device));
 }

@@ -369,6 +369,13 @@ uint64_t words_of(const Overload& overload, const Call& call, const Plan& plan) 
   return words;
 }
 
+// Operators with a flag `training` leave their hidden arguments alone when it is off.
+bool changes_statistics(const Overload& overload, const c10::Stack& stack, size_t begin) {
+  for (size_t i = 0; i < overload.arg_names.size(); ++i)
+    if (overload.arg_names[i] == "training") return stack[begin + i].toBool();
+  return true;
+}
+
 std::unique_ptr<Plan> make_plan(const c10::OperatorHandle& op, const Overload& overload, const Call& call,
                                 const c10::Stack& stack, size_t begin) {
   auto plan = std::make_unique<Plan>();
@@ -397,8 +404,7 @@ std::unique_ptr<Plan> make_plan(const c10::OperatorHandle& op, const Overload& o
   }
   for (int16_t argument : overload.hidden) {
     const TensorRef& ref = call.refs[argument];
-    const bool training = overload.functional != "aten::native_batch_norm" || stack[begin + 5].toBool();
-    const bool wanted = ref.kind == TensorRef::Kind::kDevice && training;
+    const bool wanted = ref.kind == TensorRef::Kind::kDevice && changes_statistics(overload, stack, begin);
     plan->result_wanted.push_back(wanted);
     plan->results.push_back(wanted ? meta_from(*call.tensors[ref.index]) : TensorMeta{});
     plan->result_resized.push_back(false);

@@ -280,3 +280,22 @@ def test_conjugate_views_do_not_recurse():
 def test_printing_needs_no_fallback(run_python):
     out = run_python("import torch; print(torch.arange(3., device='neuron'))", TRNSIM_FALLBACK="error").stdout
     assert out.strip() == "tensor([0., 1., 2.], device='neuron:0')"
+
+
+def test_a_host_result_of_device_operands_is_refused():
+    with pytest.raises(RuntimeError, match="same device"):
+        torch.tensor(1.0).add_(torch.tensor(2.0, device="neuron"))
+    with pytest.raises(RuntimeError, match="same device"):
+        torch.add(torch.ones(2, device="neuron"), 1, out=torch.empty(2))
+
+
+def test_batch_norm_updates_its_statistics_only_in_training():
+    x = torch.randn(16, 4, 5, 5)
+    host, device = torch.nn.BatchNorm2d(4), torch.nn.BatchNorm2d(4).to("neuron")
+    for model, data in ((host, x), (device, x.to("neuron"))):
+        model.train()
+        model(data)
+        model.eval()
+        model(data)
+    torch.testing.assert_close(device.running_mean.cpu(), host.running_mean)
+    torch.testing.assert_close(device.running_var.cpu(), host.running_var)
