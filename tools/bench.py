@@ -187,14 +187,53 @@ def show(rows: list[Row]) -> None:
     Console(width=None if sys.stdout.isatty() else 160).print(table)
 
 
+def fidelity(json_file: Path | None, page: Path | None) -> int:
+    """Replays the published measurements; optionally writes the page docs/fidelity.md."""
+    code = subprocess.run([BUILD / "trnsim_fidelity"], check=False).returncode
+    if json_file or page:
+        result = native("trnsim_fidelity", "--json", "-")
+        if json_file:
+            json_file.write_text(json.dumps(result, indent=1) + "\n")
+        if page:
+            page.write_text(fidelity_page(result))
+    return code
+
+
+def fidelity_page(result: dict) -> str:
+    held_out = [r for r in result["rows"] if not r["sets"]]
+    lines = [
+        "# Fidelity",
+        "",
+        "Published trn2 measurements of single instructions and DMA transfers, replayed as assembler programs on",
+        f"`{result['config']}`. Written by `tools/bench fidelity --page docs/fidelity.md`; do not edit.",
+        "",
+        f"{len(result['rows'])} rows: median error {result['median_error']:.2%}, mean {result['mean_error']:.2%}, largest "
+        f"{result['max_error']:.1%}. A row that sets a parameter is right by construction; the {len(held_out)} rows that set",
+        f"none have a median error of {result['median_error_held_out']:.2%}.",
+        "",
+        "| row | what | measured ns | predicted ns | error | sets |",
+        "|---|---|---|---|---|---|",
+    ]
+    for r in result["rows"]:
+        lines.append(
+            f"| {r['id']} | {r['what']} | {r['measured_ns']:g} | {r['predicted_ns']:.1f} | {r['error']:+.1%} | "
+            f"{', '.join(f'`{k}`' for k in r['sets'])} |"
+        )
+    lines += ["", "Rows that are not replayed:", ""]
+    lines += [f"* {r['id']}: {r['reason']}" for r in result["not_reproduced"]]
+    return "\n".join(lines) + "\n"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=["speed", "fidelity"])
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write the result as JSON")
+    parser.add_argument("--page", metavar="FILE", type=Path, help="fidelity: also write the page docs/fidelity.md")
     args = parser.parse_args()
     if args.what == "fidelity":
-        command = [str(BUILD / "trnsim_fidelity")] + (["--json", str(args.json)] if args.json else [])
-        return subprocess.run(command, check=False).returncode
+        return fidelity(args.json, args.page)
+    if args.page:
+        parser.error("--page goes with fidelity")
     rows = speed()
     show(rows)
     if args.json:
