@@ -14,7 +14,7 @@ def _refuse_other_package():
         return
     raise ImportError(
         f"user error: the package torch-neuronx {version} for real Trainium hardware is installed beside trnsim, and "
-        "both provide torch_neuronx. Use one environment for each: pip uninstall torch-neuronx, or pip uninstall trnsim."
+        "both provide torch_neuronx. Use one environment for each: pip uninstall torch-neuronx or pip uninstall trnsim."
     )
 
 
