@@ -207,9 +207,10 @@ def fidelity_page(result: dict) -> str:
         "Published trn2 measurements of single instructions and DMA transfers, replayed as assembler programs on",
         f"`{result['config']}`. Written by `tools/bench fidelity --page docs/fidelity.md`; do not edit.",
         "",
-        f"{len(result['rows'])} rows: median error {result['median_error']:.2%}, mean {result['mean_error']:.2%}, largest "
-        f"{result['max_error']:.1%}. A row that sets a parameter is right by construction; the {len(held_out)} rows that set",
-        f"none have a median error of {result['median_error_held_out']:.2%}.",
+        f"{len(result['rows'])} rows: median error {result['median_error']:.2%}, mean {result['mean_error']:.2%}, "
+        f"largest {result['max_error']:.1%}. A row that sets a",
+        f"parameter is right by construction; the {len(held_out)} rows that set none have a median error of "
+        f"{result['median_error_held_out']:.2%}.",
         "",
         "| row | what | measured ns | predicted ns | error | sets |",
         "|---|---|---|---|---|---|",

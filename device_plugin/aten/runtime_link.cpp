@@ -151,7 +151,8 @@ int device_count() {
   try {
     uint32_t count = 0;
     if (nrt().nrt_get_visible_vnc_count(&count) != kNrtSuccess) return 0;
-    return static_cast<int>(count);
+    // c10::DeviceIndex is 8 bits wide: what lies beyond cannot be named by a PyTorch process.
+    return static_cast<int>(std::min<uint32_t>(count, 127));
   } catch (...) {
     return 0;
   }

@@ -192,10 +192,12 @@ std::string report_json() {
   // works too.
   const double hours = static_cast<double>(t.simulated_ps) * 1e-12 / 3600.0;
   const double share = static_cast<double>(r.cores.size()) / static_cast<double>(r.settings.logical_cores());
-  o["cost"] = json::object{{"instance", c.instance.name},
-                           {"usd_per_hour", c.instance.price_usd_per_hour},
-                           {"usd", hours * c.instance.price_usd_per_hour},
-                           {"cores_share", share}};
+  const double usd_per_hour = c.instance.price_usd_per_hour;  // 0: no public price
+  o["cost"] =
+      json::object{{"instance", c.instance.name},
+                   {"usd_per_hour", usd_per_hour > 0 ? json::value(usd_per_hour) : json::value(nullptr)},
+                   {"usd", usd_per_hour > 0 ? json::value(hours * usd_per_hour) : json::value(nullptr)},
+                   {"cores_share", share}};
   o["caches"] = json::object{{"memo", json::object{{"hits", t.memo_hits}, {"misses", t.memo_misses}}}};
   json::array warnings;
   {

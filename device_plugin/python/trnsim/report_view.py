@@ -79,7 +79,9 @@ def render(report: dict[str, Any], top: int = 8) -> Group:
         )
     rows.append(("HBM peak", format_bytes(report["hbm"]["peak_bytes"])))
     cost = report.get("cost") or {}
-    if cost.get("usd") is not None:
+    if cost.get("instance") and cost.get("usd") is None:
+        rows.append(("cost on the chip", f"no public price for {cost['instance']}"))
+    elif cost:
         rows.append(("cost on the chip", f"${cost['usd']:.3g} on {cost['instance']}"))
     for key, value in rows:
         head.add_row(Text(key, style="bold"), value)

@@ -96,3 +96,11 @@ def test_isa_prints_one_instruction():
 def test_config_show_lists_units():
     done = trnsim("config", "show")
     assert done.returncode == 0 and "hbm.stack_bandwidth_gb_per_s" in done.stdout and "GB/s" in done.stdout
+
+
+def test_every_builtin_configuration_runs_a_script(tmp_path):
+    (tmp_path / "s.py").write_text("import torch\ntorch.manual_seed(0)\n" + ADD_SCRIPT)
+    for name in ("trn2", "trn3", "trn2.48xlarge", "trn2_memory_x2"):
+        env = {"NEURON_LOGICAL_NC_CONFIG": "1"}  # the largest number of devices
+        done = trnsim("run", "--config", name, "--", "python", "s.py", cwd=tmp_path, **env)
+        assert done.returncode == 0 and "32.0" in done.stdout, (name, done.stderr)

@@ -51,6 +51,11 @@ def test_report_names_fallbacks_and_warnings():
     assert "aten::fft" in text and "no lowering" in text and "warning: w1" in text
 
 
+def test_report_of_a_chip_without_a_price_says_so():
+    report = make_report(cost={"instance": "trn3 server", "usd": None})
+    assert "no public price for trn3 server" in text_of(report_view.render(report))
+
+
 def test_comparison_names_the_unit_that_changed():
     a, b = make_report(), make_report(simulated_ns=600.0)
     b["dma"] = {**b["dma"], "busy_ns": 400.0}
