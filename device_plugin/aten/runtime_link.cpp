@@ -193,9 +193,10 @@ bool env_flag(const char* name, bool otherwise) {
   const char* variable = std::getenv(name);
   if (variable == nullptr || *variable == 0) return otherwise;
   const std::string value = lower_case(variable);
-  if (value == "1" || value == "true") return true;
-  if (value == "0" || value == "false") return false;
-  TORCH_CHECK_VALUE(false, "user error: ", name, "=", variable, " is not a flag; use 0, 1, true or false.");
+  const bool on = value == "1" || value == "true";
+  TORCH_CHECK_VALUE(on || value == "0" || value == "false", "user error: ", name, "=", variable,
+                    " is not a flag; use 0, 1, true or false.");
+  return on;
 }
 
 }  // namespace trnsim::aten
