@@ -1,7 +1,8 @@
 // SBUF and PSUM space. Tiles live from their first to their last use in program order. Next-fit: every tile
 // is placed after the previous one, wrapping around, so that the tiles of successive loop iterations land in
 // different places and loads run ahead of the computation (double buffering and more) without any further
-// planning.
+// planning. Loops have a fixed plan instead: the iterations of a copy rotate over equal slots of one window,
+// and all copies use the same places.
 #include <algorithm>
 #include <map>
 
@@ -35,6 +36,18 @@ class Arena {
     int64_t at = find(0, capacity_, bytes);
     if (at >= 0) take(at, bytes);
     return at;
+  }
+
+  void allocate_at(int64_t at, int64_t bytes) { take(at, bytes); }
+
+  // Largest free interval, its begin aligned to whole banks.
+  std::pair<int64_t, int64_t> largest_free() const {
+    std::pair<int64_t, int64_t> best{0, 0};
+    for (auto [begin, end] : free_) {
+      int64_t at = bank_ > 0 ? (begin + bank_ - 1) / bank_ * bank_ : begin;
+      if (end - at > best.second) best = {at, end - at};
+    }
+    return best;
   }
 
   void release(int64_t at, int64_t bytes) {
@@ -116,34 +129,146 @@ struct Lifetime {
   int64_t first = -1, last = -1;
 };
 
+int64_t placed_size(const TileInfo& info, bool whole_banks) {
+  if (info.space == Space::kPsum && whole_banks) return isa::kPsumBankBytes;
+  return align_up(info.bytes);
+}
+
+// What the placement works on: code positions where tiles start and end, and the loops.
+struct Plan {
+  std::vector<Lifetime> life;
+  std::vector<std::vector<uint32_t>> starts, ends;
+  std::vector<std::pair<size_t, size_t>> loops;  // code of every expanded loop
+  std::vector<std::vector<bool>> local;          // per loop: tiles of slot 0 of the first copy
+  std::vector<size_t> first_iteration_end;       // per loop
+  std::vector<bool> across;                      // tiles that are live during a whole loop
+};
+
+Plan make_plan(const TileProgram& program) {
+  Plan plan;
+  size_t count = program.code.size(), tiles = program.tiles.size();
+  plan.life.resize(tiles);
+  plan.across.assign(tiles, false);
+  for (size_t k = 0; k < count; ++k) {
+    Operand operands[6];
+    int n = list_operands(const_cast<isa::Instruction&>(program.code[k]), operands);
+    for (int j = 0; j < n; ++j) {
+      if (operands[j].access->space == Space::kHbm) continue;
+      Lifetime& l = plan.life[operands[j].access->tensor];
+      if (l.first < 0) l.first = static_cast<int64_t>(k);
+      l.last = static_cast<int64_t>(k);
+    }
+  }
+  plan.loops.assign(program.expanded.size(), {SIZE_MAX, 0});
+  plan.first_iteration_end.assign(program.expanded.size(), 0);
+  for (size_t k = 0; k < program.origins.size(); ++k) {
+    const Origin& o = program.origins[k];
+    if (o.loop < 0) continue;
+    plan.loops[o.loop].first = std::min(plan.loops[o.loop].first, k);
+    plan.loops[o.loop].second = k + 1;
+    if (o.iteration == 0) plan.first_iteration_end[o.loop] = k + 1;
+  }
+  for (size_t l = 0; l < plan.loops.size(); ++l) {
+    auto [begin, end] = plan.loops[l];
+    auto& local = plan.local.emplace_back(tiles, false);
+    for (size_t t = 0; t < tiles; ++t) {
+      Lifetime& life = plan.life[t];
+      const TileInfo& info = program.tiles[t];
+      if (life.first < 0) continue;
+      if (info.loop == static_cast<int32_t>(l)) {
+        local[t] = info.slot == 0 && info.twin == t;
+        continue;
+      }
+      // The contents go from iteration to iteration.
+      if (life.first < static_cast<int64_t>(end) && life.last >= static_cast<int64_t>(begin)) {
+        life.first = std::min(life.first, static_cast<int64_t>(begin));
+        life.last = std::max(life.last, static_cast<int64_t>(end) - 1);
+        plan.across[t] = true;
+      }
+    }
+  }
+  plan.starts.resize(count);
+  plan.ends.resize(count);
+  for (size_t t = 0; t < tiles; ++t) {
+    if (plan.life[t].first < 0) continue;
+    plan.starts[plan.life[t].first].push_back(static_cast<uint32_t>(t));
+    plan.ends[plan.life[t].last].push_back(static_cast<uint32_t>(t));
+  }
+  return plan;
+}
+
+// Fixed places for the tiles of the first copy of a loop. False: no room.
+bool place_loop(const TileProgram& program, const Plan& plan, size_t loop, const Arena& sbuf,
+                const Arena& psum, Allocation& result) {
+  auto [begin, end] = plan.loops[loop];
+  int slots = program.expanded[loop].slots;
+  for (Space space : {Space::kSbuf, Space::kPsum}) {
+    auto [base, window] = (space == Space::kPsum ? psum : sbuf).largest_free();
+    IterationLayout layout =
+        choose_layout(program, begin, plan.first_iteration_end[loop], space, plan.local[loop], window);
+    if (layout.bytes == 0) continue;
+    int64_t buffers = 0;
+    for (int64_t d = 1; d <= slots && d * layout.bytes <= window; ++d) {
+      if (slots % d == 0) buffers = d;
+    }
+    if (buffers == 0) return false;
+    std::map<int32_t, int64_t> place_of;  // by order in the iteration
+    for (auto [tile, offset] : layout.places) place_of[program.tiles[tile].order] = offset;
+    for (size_t t = 0; t < program.tiles.size(); ++t) {
+      const TileInfo& info = program.tiles[t];
+      if (info.loop != static_cast<int32_t>(loop) || info.twin != t || info.space != space) continue;
+      result.offset[t] = base + info.slot % buffers * layout.bytes + place_of.at(info.order);
+    }
+  }
+  return true;
+}
+
 // True when every tile found a place.
-bool place(const TileProgram& program, const std::vector<Lifetime>& life,
-           const std::vector<std::vector<uint32_t>>& starts, const std::vector<std::vector<uint32_t>>& ends,
-           bool rotate, bool whole_banks, Allocation& result, uint32_t& failed) {
+bool place(const TileProgram& program, const Plan& plan, bool rotate, bool whole_banks, Allocation& result,
+           uint32_t& failed) {
   size_t n = program.tiles.size();
   Arena sbuf(program.options.sbuf_bytes_per_partition / kAlignment * kAlignment, 0);
   Arena psum(kPsumBytes, isa::kPsumBankBytes);
   result.offset.assign(n, 0);
   result.replaced.assign(n, {});
-  auto size_of = [&](uint32_t t) {
-    const TileInfo& info = program.tiles[t];
-    if (info.space == Space::kPsum) return whole_banks ? isa::kPsumBankBytes : align_up(info.bytes);
-    return align_up(info.bytes);
-  };
-  for (size_t k = 0; k < starts.size(); ++k) {
-    for (uint32_t t : starts[k]) {
-      Arena& arena = program.tiles[t].space == Space::kPsum ? psum : sbuf;
-      int64_t at = arena.allocate(size_of(t), rotate);
-      if (at < 0) {
-        failed = t;
-        return false;
+  result.failed_loop = -1;
+  size_t next_loop = 0;
+  for (size_t k = 0; k < plan.starts.size(); ++k) {
+    bool enters = next_loop < plan.loops.size() && plan.loops[next_loop].first == k;
+    // Tiles that live through the loop come first and leave one window free.
+    for (bool in_loop : {false, true}) {
+      if (in_loop && enters) {
+        if (!place_loop(program, plan, next_loop, sbuf, psum, result)) {
+          result.failed_loop = static_cast<int32_t>(next_loop);
+          return false;
+        }
+        ++next_loop;
       }
-      result.offset[t] = at;
-      result.replaced[t] = arena.own(at, size_of(t), t);
+      for (uint32_t t : plan.starts[k]) {
+        const TileInfo& info = program.tiles[t];
+        if ((info.loop >= 0) != in_loop) continue;
+        Arena& arena = info.space == Space::kPsum ? psum : sbuf;
+        bool banks = whole_banks || in_loop || plan.across[t];
+        int64_t bytes = placed_size(info, banks);
+        int64_t at;
+        if (in_loop) {
+          at = result.offset[info.twin];
+          arena.allocate_at(at, bytes);
+        } else {
+          at = arena.allocate(bytes, rotate && !plan.across[t]);
+        }
+        if (at < 0) {
+          failed = t;
+          return false;
+        }
+        result.offset[t] = at;
+        result.replaced[t] = arena.own(at, bytes, t);
+      }
     }
-    for (uint32_t t : ends[k]) {
-      Arena& arena = program.tiles[t].space == Space::kPsum ? psum : sbuf;
-      arena.release(result.offset[t], size_of(t));
+    for (uint32_t t : plan.ends[k]) {
+      const TileInfo& info = program.tiles[t];
+      Arena& arena = info.space == Space::kPsum ? psum : sbuf;
+      arena.release(result.offset[t], placed_size(info, whole_banks || info.loop >= 0 || plan.across[t]));
     }
   }
   result.sbuf_high_water = sbuf.high_water();
@@ -152,31 +277,60 @@ bool place(const TileProgram& program, const std::vector<Lifetime>& life,
 
 }  // namespace
 
-Allocation allocate_tiles(const TileProgram& program) {
+IterationLayout lay_out_iteration(const TileProgram& program, size_t begin, size_t end, Space space,
+                                  const std::vector<bool>& local, bool packed) {
+  IterationLayout layout;
   std::vector<Lifetime> life(program.tiles.size());
-  size_t count = program.code.size();
-  for (size_t k = 0; k < count; ++k) {
-    Operand operands[6];
-    int n = list_operands(const_cast<isa::Instruction&>(program.code[k]), operands);
-    for (int j = 0; j < n; ++j) {
-      if (operands[j].access->space == Space::kHbm) continue;
-      Lifetime& l = life[operands[j].access->tensor];
-      if (l.first < 0) l.first = static_cast<int64_t>(k);
-      l.last = static_cast<int64_t>(k);
+  for (int pass = 0; pass < 2; ++pass) {
+    Arena arena(int64_t{1} << 40, space == Space::kPsum ? isa::kPsumBankBytes : 0);
+    for (size_t k = begin; k < end; ++k) {
+      Operand operands[6];
+      int n = list_operands(const_cast<isa::Instruction&>(program.code[k]), operands);
+      for (int j = 0; j < n; ++j) {
+        uint32_t t = operands[j].access->tensor;
+        if (operands[j].access->space != space || !local[t]) continue;
+        Lifetime& l = life[t];
+        if (pass == 0) {
+          l.last = static_cast<int64_t>(k);
+        } else if (l.first < 0) {
+          l.first = static_cast<int64_t>(k);
+          int64_t bytes = placed_size(program.tiles[t], true);
+          int64_t at = arena.allocate(bytes, false);
+          layout.places.emplace_back(t, at);
+          layout.bytes = std::max(layout.bytes, at + bytes);
+        }
+      }
+      if (pass == 0 || !packed) continue;
+      for (auto [t, at] : layout.places) {
+        if (life[t].last == static_cast<int64_t>(k)) arena.release(at, placed_size(program.tiles[t], true));
+      }
     }
   }
-  std::vector<std::vector<uint32_t>> starts(count), ends(count);
-  for (size_t t = 0; t < life.size(); ++t) {
-    if (life[t].first < 0) continue;
-    starts[life[t].first].push_back(static_cast<uint32_t>(t));
-    ends[life[t].last].push_back(static_cast<uint32_t>(t));
-  }
+  return layout;
+}
+
+IterationLayout choose_layout(const TileProgram& program, size_t begin, size_t end, Space space,
+                              const std::vector<bool>& local, int64_t window) {
+  constexpr int64_t kEnough = 3;
+  IterationLayout loose = lay_out_iteration(program, begin, end, space, local, false);
+  if (loose.bytes * kEnough <= window) return loose;
+  IterationLayout tight = lay_out_iteration(program, begin, end, space, local, true);
+  return tight.bytes < loose.bytes && window / tight.bytes > window / loose.bytes ? tight : loose;
+}
+
+Allocation allocate_tiles(const TileProgram& program) {
+  Plan plan = make_plan(program);
   Allocation result;
   uint32_t failed = 0;
-  if (place(program, life, starts, ends, true, true, result, failed)) return result;
-  if (place(program, life, starts, ends, true, false, result, failed)) return result;
+  if (place(program, plan, true, true, result, failed)) return result;
+  if (place(program, plan, true, false, result, failed)) return result;
   // Rotation fragments the space; packing from the bottom up is tighter and gives up overlap instead.
-  if (place(program, life, starts, ends, false, false, result, failed)) return result;
+  if (place(program, plan, false, false, result, failed)) return result;
+  if (!program.expanded.empty()) {
+    if (result.failed_loop < 0) result.failed_loop = 0;
+    return result;
+  }
+  const std::vector<Lifetime>& life = plan.life;
   const TileInfo& info = program.tiles[failed];
   bool psum = info.space == Space::kPsum;
   int64_t live = 0;

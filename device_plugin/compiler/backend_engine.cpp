@@ -160,8 +160,14 @@ struct Scheduler {
     }
   }
 
-  void compute(Instruction& i) {
-    Engines legal = legal_engines(i);
+  // `fixed`: the engine is chosen already; `repeats`: how often the instruction runs.
+  void compute(Instruction& i, const Engine* fixed = nullptr, double repeats = 1) {
+    Engines legal;
+    if (fixed) {
+      legal.add(*fixed);
+    } else {
+      legal = legal_engines(i);
+    }
     Engine best = legal.list[0];
     double best_finish = 0;
     for (int k = 0; k < legal.count; ++k) {
@@ -175,7 +181,7 @@ struct Scheduler {
     }
     i.engine = best;
     engine_free[static_cast<int>(best)] = best_finish;
-    busy[static_cast<int>(best)] += compute_cost_ns(i, best);
+    busy[static_cast<int>(best)] += repeats * compute_cost_ns(i, best);
     retire(i, static_cast<int8_t>(best), best_finish);
   }
 };
@@ -192,12 +198,32 @@ bool reads_destination(const Instruction& i) {
 
 void choose_engines(TileProgram& program) {
   Scheduler s(program);
-  for (Instruction& i : program.code) {
+  auto origin = [&](size_t k) { return program.origins.empty() ? Origin{} : program.origins[k]; };
+  // The copies of a loop after the second run as the second does.
+  std::vector<Engine> second;
+  size_t in_copy = 0;
+  int32_t copy = -1;
+  for (size_t k = 0; k < program.code.size(); ++k) {
+    Instruction& i = program.code[k];
+    Origin o = origin(k);
+    if (o.loop >= 0) {
+      in_copy = o.copy == copy ? in_copy + 1 : 0;
+      copy = o.copy;
+      if (copy == kCopySecond && in_copy == 0) second.clear();
+      if (copy > kCopySecond && !i.is_dma()) {
+        int64_t repeats = copy == kCopyLooped ? program.expanded[o.loop].repeats : 1;
+        s.compute(i, &second[in_copy], static_cast<double>(repeats));
+        continue;
+      }
+    } else {
+      copy = -1;
+    }
     if (!i.is_dma()) {
-      if (i.is_control()) continue;
-      s.compute(i);
+      if (!i.is_control()) s.compute(i);
+      if (copy == kCopySecond) second.push_back(i.engine);
       continue;
     }
+    if (copy == kCopySecond) second.push_back(i.engine);
     // Estimated only; the queue is chosen below.
     double start = s.operands_ready(i, Engine::kSync);
     s.retire(i, static_cast<int8_t>(Engine::kSync), start + dma_cost_ns(i));
@@ -213,7 +239,26 @@ void choose_engines(TileProgram& program) {
   // GpSimd issues software descriptors (gather, scatter) on queues of its own.
   constexpr int kLoadQueues = 6, kStoreQueues = 6, kSoftwareQueues = 4;
   int next_load = 0, next_store = 0, next_software = 0;
-  for (Instruction& i : program.code) {
+  int loop_load = 0, loop_store = 0, loop_software = 0;
+  copy = -1;
+  for (size_t k = 0; k < program.code.size(); ++k) {
+    Instruction& i = program.code[k];
+    Origin o = origin(k);
+    if (o.loop < 0) {
+      copy = -1;
+    } else if (o.copy != copy) {
+      // Every copy of a loop body uses the queues in the same way.
+      copy = o.copy;
+      if (copy == kCopyFirst) {
+        loop_load = next_load;
+        loop_store = next_store;
+        loop_software = next_software;
+      } else {
+        next_load = loop_load;
+        next_store = loop_store;
+        next_software = loop_software;
+      }
+    }
     if (!i.is_dma()) continue;
     if (i.opcode == Opcode::kDmaGather || i.opcode == Opcode::kDmaScatter) {
       i.engine = Engine::kGpSimd;
@@ -250,13 +295,19 @@ void choose_engines(TileProgram& program) {
   }
   if (loads.empty()) return;
   std::vector<Instruction> code;
+  std::vector<Origin> origins;
   code.reserve(program.code.size() + loads.size());
   size_t next = 0;
   for (size_t k = 0; k < program.code.size(); ++k) {
-    if (next < places.size() && places[next] == k) code.push_back(std::move(loads[next++]));
+    if (next < places.size() && places[next] == k) {
+      code.push_back(std::move(loads[next++]));
+      if (!program.origins.empty()) origins.push_back(program.origins[k]);
+    }
     code.push_back(std::move(program.code[k]));
+    if (!program.origins.empty()) origins.push_back(program.origins[k]);
   }
   program.code = std::move(code);
+  program.origins = std::move(origins);
 }
 
 }  // namespace trnsim::compiler

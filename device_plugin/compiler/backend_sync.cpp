@@ -8,10 +8,19 @@
 // Conflicts are looked up per tile (SBUF, PSUM) or per HBM tensor, not per byte: a tile that takes over the
 // space of older tiles inherits all their accesses as one set, and inside a tile or tensor a short list of
 // recent access regions is kept. Both keep the analysis near linear in the number of instructions.
+//
+// Loops arrive as a few copies of their bodies (backend_loops.cpp). The analysis sees straight code: an HBM
+// access of a body counts as the sweep over all iterations for everybody outside of the loop, and as itself
+// inside of its own iteration; different iterations are known not to meet. A dependence reaches from one copy
+// into the copy before at most. So when the third and the fourth copy wait for the same instructions, one
+// copy apart, every further copy would too, and the third becomes the body of a loop in every stream that has
+// a part of it. Its waits add registers that grow by what one copy counts; counts behind the loop grow by
+// what the repeats count.
 #include <algorithm>
 #include <array>
 
 #include "device_plugin/compiler/backend.h"
+#include "device_plugin/compiler/backend_region.h"
 #include "device_plugin/compiler/error.h"
 
 namespace trnsim::compiler {
@@ -24,113 +33,11 @@ namespace {
 
 using Clock = std::array<int32_t, kNumProcs>;
 
-// The bytes an access touches: a run of `run` bytes repeated in a box of strides (bytes, descending,
-// positive).
-struct Region {
-  int64_t lo = 0, hi = 0, run = 0;
-  uint16_t first_partition = 0, end_partition = 1;
-  uint8_t num_dims = 0;
-  std::array<int64_t, isa::kMaxDims> stride{};
-  std::array<int64_t, isa::kMaxDims> size{};
-};
-
-Region region_of(const Access& a) {
-  Region r;
-  if (a.space != Space::kHbm) {
-    r.first_partition = a.start_partition;
-    r.end_partition = static_cast<uint16_t>(a.start_partition + a.num_partitions);
-  }
-  int64_t bytes = static_cast<int64_t>(isa::dtype_bytes(a.dtype));
-  r.lo = a.offset;
-  for (int i = 0; i < a.num_dims; ++i) {
-    if (a.size[i] <= 1 || a.step[i] == 0) continue;
-    int64_t stride = a.step[i] * bytes, size = a.size[i];
-    if (stride < 0) {
-      r.lo += stride * (size - 1);
-      stride = -stride;
-    }
-    int at = r.num_dims++;
-    while (at > 0 && r.stride[at - 1] < stride) {
-      r.stride[at] = r.stride[at - 1];
-      r.size[at] = r.size[at - 1];
-      --at;
-    }
-    r.stride[at] = stride;
-    r.size[at] = size;
-  }
-  r.run = bytes;
-  while (r.num_dims > 0 && r.stride[r.num_dims - 1] <= r.run) {
-    r.run += (r.size[r.num_dims - 1] - 1) * r.stride[r.num_dims - 1];
-    --r.num_dims;
-  }
-  r.hi = r.lo + r.run;
-  for (int i = 0; i < r.num_dims; ++i) r.hi += (r.size[i] - 1) * r.stride[i];
-  return r;
-}
-
-bool same_region(const Region& a, const Region& b) {
-  if (a.lo != b.lo || a.hi != b.hi || a.run != b.run || a.num_dims != b.num_dims ||
-      a.first_partition != b.first_partition || a.end_partition != b.end_partition) {
-    return false;
-  }
-  for (int i = 0; i < a.num_dims; ++i) {
-    if (a.stride[i] != b.stride[i] || a.size[i] != b.size[i]) return false;
-  }
-  return true;
-}
-
-bool covers(const Region& outer, const Region& inner) {
-  return outer.num_dims == 0 && outer.lo <= inner.lo && inner.hi <= outer.hi &&
-         outer.first_partition <= inner.first_partition && inner.end_partition <= outer.end_partition;
-}
-
-// Two boxes over the same strides are disjoint when, written in mixed radix over the strides, some digit
-// ranges are. Returns false (may overlap) where the radix is not unique.
-bool boxes_disjoint(const Region& a, const Region& b) {
-  std::array<int64_t, 2 * isa::kMaxDims> stride;
-  std::array<int64_t, 2 * isa::kMaxDims> size_a, size_b;
-  int n = 0, i = 0, j = 0;
-  while (i < a.num_dims || j < b.num_dims) {
-    int64_t sa = i < a.num_dims ? a.stride[i] : 0, sb = j < b.num_dims ? b.stride[j] : 0;
-    stride[n] = std::max(sa, sb);
-    size_a[n] = sa == stride[n] ? a.size[i++] : 1;
-    size_b[n] = sb == stride[n] ? b.size[j++] : 1;
-    ++n;
-  }
-  int64_t base = std::min(a.lo, b.lo);
-  auto digits = [&](const Region& r, const std::array<int64_t, 2 * isa::kMaxDims>& size,
-                    std::array<int64_t, 2 * isa::kMaxDims>& first, int64_t& rest) {
-    int64_t d = r.lo - base;
-    for (int k = 0; k < n; ++k) {
-      first[k] = d / stride[k];
-      d -= first[k] * stride[k];
-    }
-    rest = d;
-    int64_t reach = rest + r.run;  // highest offset below stride k, exclusive
-    for (int k = n - 1; k >= 0; --k) {
-      if (reach > stride[k]) return false;
-      reach += (first[k] + size[k] - 1) * stride[k];
-    }
-    return true;
-  };
-  std::array<int64_t, 2 * isa::kMaxDims> first_a, first_b;
-  int64_t rest_a, rest_b;
-  if (!digits(a, size_a, first_a, rest_a) || !digits(b, size_b, first_b, rest_b)) return false;
-  for (int k = 0; k < n; ++k) {
-    if (first_a[k] + size_a[k] <= first_b[k] || first_b[k] + size_b[k] <= first_a[k]) return true;
-  }
-  return rest_a + a.run <= rest_b || rest_b + b.run <= rest_a;
-}
-
-bool overlap(const Region& a, const Region& b) {
-  if (a.lo >= b.hi || b.lo >= a.hi) return false;
-  if (a.first_partition >= b.end_partition || b.first_partition >= a.end_partition) return false;
-  if (a.num_dims == 0 && b.num_dims == 0) return true;
-  return !boxes_disjoint(a, b);
-}
-
 struct Record {
-  Region region;
+  Region region;  // as seen from outside of the loop
+  int32_t loop = -1;
+  uint32_t exact = 0;  // index of the region as seen from the same iteration
+  int64_t iteration = 0;
   int32_t ordinal = 0;
   uint8_t proc = 0;
   bool write = false;
@@ -174,6 +81,7 @@ void coalesce(std::vector<Record>& records) {
     u.first_partition = std::min(u.first_partition, r.region.first_partition);
     u.end_partition = std::max(u.end_partition, r.region.end_partition);
     it->ordinal = std::max(it->ordinal, r.ordinal);
+    it->loop = -1;
   }
   folded.insert(folded.end(), records.begin() + static_cast<int64_t>(half), records.end());
   records = std::move(folded);
@@ -198,12 +106,24 @@ class Analysis {
     known_.fill(Clock{});
   }
 
-  isa::Program run() {
+  std::optional<isa::Program> run(int32_t* failed_loop) {
     size_t count = program_.code.size();
     waits_.resize(count + 1);
+    find_loops();
     std::vector<int32_t> ordinals(count, 0);
-    for (size_t k = 0; k < count; ++k) ordinals[k] = analyse(k);
+    size_t next_loop = 0;
+    for (size_t k = 0; k < count; ++k) {
+      if (next_loop < loops_.size() && loops_[next_loop].begin[kCopyFirst] == k) {
+        loops_[next_loop++].before = latest();
+      }
+      ordinals[k] = analyse(k);
+    }
     finish_queues();
+    for (size_t l = 0; l < loops_.size(); ++l) {
+      if (close_loop(loops_[l], program_.expanded[l], ordinals)) continue;
+      *failed_loop = static_cast<int32_t>(l);
+      return std::nullopt;
+    }
     return emit(ordinals);
   }
 
@@ -230,6 +150,101 @@ class Analysis {
     return r;
   }
 
+  struct Loop {
+    std::array<size_t, kNumCopies> begin{}, end{};  // code
+    Clock before{};                                 // ordinals in front of the loop
+    Clock first_end{};                              // ordinals up to the end of the first copy
+    Clock per_copy{};                               // instructions of the looped copy
+    Clock counted{};                                // what the looped copy adds to the counters
+  };
+
+  const Origin& origin(size_t k) const {
+    static const Origin none;
+    return program_.origins.empty() ? none : program_.origins[k];
+  }
+
+  void find_loops() {
+    loops_.resize(program_.expanded.size());
+    for (Loop& l : loops_) l.begin.fill(SIZE_MAX);
+    for (size_t k = 0; k < program_.origins.size(); ++k) {
+      const Origin& o = program_.origins[k];
+      if (o.loop < 0) continue;
+      Loop& l = loops_[o.loop];
+      l.begin[o.copy] = std::min(l.begin[o.copy], k);
+      l.end[o.copy] = k + 1;
+    }
+  }
+
+  Clock latest() const {
+    Clock c{};
+    for (int p = 0; p < kNumProcs; ++p) c[p] = static_cast<int32_t>(clocks_[p].size()) - 1;
+    return c;
+  }
+
+  // Checks that the looped copy stands for all its repeats, and makes it count like the copy before it.
+  bool close_loop(Loop& l, const ExpandedLoop& expanded, const std::vector<int32_t>& ordinals) {
+    size_t size = l.end[kCopyLooped] - l.begin[kCopyLooped];
+    for (int c : {kCopySecond, kCopyLast}) {
+      if (l.end[c] - l.begin[c] != size) return false;
+    }
+    l.first_end = l.before;
+    for (size_t k = l.begin[kCopyFirst]; k < l.end[kCopyFirst]; ++k) {
+      l.first_end[proc_of(program_.code[k])] = ordinals[k];
+    }
+    for (size_t j = 0; j < size; ++j) ++l.per_copy[proc_of(program_.code[l.begin[kCopyLooped] + j])];
+    for (size_t j = 0; j < size; ++j) {
+      size_t second = l.begin[kCopySecond] + j, looped = l.begin[kCopyLooped] + j,
+             last = l.begin[kCopyLast] + j;
+      const Instruction &a = program_.code[looped], &b = program_.code[last], &c = program_.code[second];
+      if (a.opcode != b.opcode || a.opcode != c.opcode || proc_of(a) != proc_of(b) ||
+          proc_of(a) != proc_of(c) || a.engine != b.engine || a.engine != c.engine || !same_places(a, b)) {
+        return false;
+      }
+      const auto &wa = waits_[looped], &wb = waits_[last];
+      if (wa.size() != wb.size()) return false;
+      for (size_t w = 0; w < wa.size(); ++w) {
+        uint8_t p = wa[w].proc;
+        if (p != wb[w].proc || wb[w].ordinal - wa[w].ordinal != l.per_copy[p] ||
+            wa[w].ordinal <= l.first_end[p]) {
+          return false;
+        }
+      }
+      // A wait for the copy before must find the same number of signals after it as inside of the loop.
+      uint8_t p = proc_of(a);
+      if (p < isa::kNumEngines) {
+        bool signals = waited_[p][ordinals[second]] || waited_[p][ordinals[looped]];
+        waited_[p][ordinals[second]] = waited_[p][ordinals[looped]] = signals;
+      }
+    }
+    for (int p = 0; p < kNumProcs; ++p) {
+      if (p >= isa::kNumEngines) l.counted[p] = l.per_copy[p] * isa::kDmaCompletionIncrement;
+    }
+    for (size_t j = 0; j < size; ++j) {
+      size_t looped = l.begin[kCopyLooped] + j;
+      uint8_t p = proc_of(program_.code[looped]);
+      if (p < isa::kNumEngines) l.counted[p] += waited_[p][ordinals[looped]];
+    }
+    constexpr int64_t kLimit = int64_t{1} << 30;
+    for (int p = 0; p < kNumProcs; ++p) {
+      if ((l.counted[p] + 1) * expanded.repeats > kLimit) return false;
+    }
+    return registers_of(l).size() < isa::kNumRegisters;
+  }
+
+  bool same_places(const Instruction& a, const Instruction& b) const {
+    Operand x[6], y[6];
+    int n = list_operands(const_cast<Instruction&>(a), x);
+    if (n != list_operands(const_cast<Instruction&>(b), y)) return false;
+    for (int j = 0; j < n; ++j) {
+      Access p = *x[j].access, q = *y[j].access;
+      if (p.space == Space::kHbm && p.address_register != isa::kNoRegister) p.offset = q.offset;
+      place(p);
+      place(q);
+      if (p != q) return false;
+    }
+    return true;
+  }
+
   int32_t analyse(size_t k) {
     Instruction& i = program_.code[k];
     int issuer = static_cast<int>(i.engine);
@@ -238,15 +253,18 @@ class Analysis {
     Clock need{};
 
     Operand operands[6];
-    Region regions[6];
+    Record own[6];
     int n = list_operands(i, operands);
     for (int j = 0; j < n; ++j) {
-      regions[j] = region_of(*operands[j].access);
+      own[j] = record_of(k, *operands[j].access);
+      own[j].write = operands[j].write;
+      own[j].proc = proc;
+      own[j].ordinal = ordinal;
       Resource& r = resource(*operands[j].access);
       for (const Record& record : r.records) {
         if (!operands[j].write && !record.write) continue;
         if (need[record.proc] >= record.ordinal) continue;
-        if (overlap(regions[j], record.region)) need[record.proc] = record.ordinal;
+        if (conflict(own[j], record)) need[record.proc] = record.ordinal;
       }
       for (auto [p, o] : r.inherited) need[p] = std::max(need[p], o);
     }
@@ -262,9 +280,37 @@ class Analysis {
     clocks_[proc].push_back(done);
     waited_[proc].push_back(0);
 
-    for (int j = 0; j < n; ++j)
-      record(resource(*operands[j].access), regions[j], proc, ordinal, operands[j].write);
+    for (int j = 0; j < n; ++j) record(resource(*operands[j].access), own[j]);
     return ordinal;
+  }
+
+  Record record_of(size_t k, const Access& a) {
+    Record r;
+    const Origin& o = origin(k);
+    if (o.loop < 0 || a.space != Space::kHbm) {
+      r.region = region_of(a);
+      return r;
+    }
+    r.loop = o.loop;
+    r.iteration = o.iteration;
+    r.exact = static_cast<uint32_t>(exact_.size());
+    exact_.push_back(region_of(a));
+    if (a.address_register == isa::kNoRegister) {
+      r.region = exact_.back();
+      return r;
+    }
+    const ExpandedLoop& loop = program_.expanded[o.loop];
+    int64_t stride = loop.strides[a.address_register];
+    Access first = a;
+    first.offset -= stride * o.iteration;
+    r.region = region_of(first, stride, loop.count);
+    return r;
+  }
+
+  bool conflict(const Record& a, const Record& b) const {
+    if (a.loop >= 0 && a.loop == b.loop)
+      return a.iteration == b.iteration && overlap(exact_[a.exact], exact_[b.exact]);
+    return overlap(a.region, b.region);
   }
 
   // Adds waits for `need` to instruction k; `in_order`: engine whose earlier instructions need no wait.
@@ -294,19 +340,24 @@ class Analysis {
     }
   }
 
-  void record(Resource& r, const Region& region, uint8_t proc, int32_t ordinal, bool write) {
-    r.touch(proc, ordinal);
-    if (write) {
+  void record(Resource& r, const Record& own) {
+    r.touch(own.proc, own.ordinal);
+    if (own.write && own.loop < 0) {
       // Whoever conflicts with a covered record conflicts with this write, which comes after it.
-      std::erase_if(r.records, [&](const Record& old) { return covers(region, old.region); });
+      std::erase_if(r.records, [&](const Record& old) { return covers(own.region, old.region); });
     }
     for (Record& old : r.records) {
-      if (old.proc == proc && old.write == write && same_region(old.region, region)) {
-        old.ordinal = ordinal;
-        return;
+      if (old.proc != own.proc || old.write != own.write || old.loop != own.loop ||
+          !same_region(old.region, own.region)) {
+        continue;
       }
+      if (own.loop >= 0 && old.iteration == own.iteration &&
+          !same_region(exact_[old.exact], exact_[own.exact]))
+        continue;
+      old = own;
+      return;
     }
-    r.records.push_back({region, ordinal, proc, write});
+    r.records.push_back(own);
     if (r.records.size() > kMaxRecords) coalesce(r.records);
   }
 
@@ -325,16 +376,83 @@ class Analysis {
     a.tensor = 0;
   }
 
-  isa::SemWait semaphore_wait(const PendingWait& w) const {
+  // Loops that are over before instruction k and count behind ordinal `o` of their procs.
+  int64_t counted_by_loops(size_t k, const PendingWait& w) const {
+    int64_t n = 0;
+    for (size_t l = 0; l < loops_.size(); ++l) {
+      if (k < loops_[l].end[kCopyLooped]) break;
+      if (w.ordinal > loops_[l].before[w.proc]) {
+        n += (program_.expanded[l].repeats - 1) * loops_[l].counted[w.proc];
+      }
+    }
+    return n;
+  }
+
+  // What a register of the looped copy adds per repeat: bytes of an address, counts of a wait.
+  struct Stepper {
+    Engine engine;
+    bool address;
+    int64_t step;
+    uint8_t reg;
+  };
+
+  // Registers of the streams in the looped copy. Register 0 counts the repeats.
+  std::vector<Stepper> registers_of(const Loop& l) const {
+    std::vector<Stepper> list;
+    std::array<uint8_t, isa::kNumEngines> next;
+    next.fill(1);
+    auto add = [&](Engine e, bool address, int64_t step) {
+      for (const Stepper& s : list) {
+        if (s.engine == e && s.address == address && s.step == step) return;
+      }
+      list.push_back({e, address, step, next[static_cast<int>(e)]++});
+    };
+    for (size_t k = l.begin[kCopyLooped]; k < l.end[kCopyLooped]; ++k) {
+      const Instruction& i = program_.code[k];
+      Operand operands[6];
+      int n = list_operands(const_cast<Instruction&>(i), operands);
+      for (int j = 0; j < n; ++j) {
+        const Access& a = *operands[j].access;
+        if (a.space == Space::kHbm && a.address_register != isa::kNoRegister) {
+          add(i.engine, true, address_step(k, a));
+        }
+      }
+      for (const PendingWait& w : waits_[k]) add(i.engine, false, l.counted[w.proc]);
+    }
+    return list;
+  }
+
+  int64_t address_step(size_t k, const Access& a) const {
+    const ExpandedLoop& loop = program_.expanded[origin(k).loop];
+    return loop.strides[a.address_register] * loop.slots;
+  }
+
+  static uint8_t find_register(const std::vector<Stepper>& list, Engine e, bool address, int64_t step) {
+    for (const Stepper& s : list) {
+      if (s.engine == e && s.address == address && s.step == step) return s.reg;
+    }
+    throw_internal("a loop register was not planned");
+  }
+
+  // `registers`: of the loop whose looped copy instruction k belongs to.
+  isa::SemWait semaphore_wait(size_t k, const PendingWait& w, const std::vector<Stepper>* registers) const {
     isa::SemWait s;
     s.semaphore = semaphore_of(w.proc);
-    s.value =
+    int64_t value =
         w.proc >= isa::kNumEngines ? w.ordinal * isa::kDmaCompletionIncrement : waited_[w.proc][w.ordinal];
+    value += counted_by_loops(k, w);
+    if (value > INT32_MAX) throw_unsupported("a program that counts beyond 32 bits in one semaphore");
+    s.value = static_cast<int32_t>(value);
+    if (registers) {
+      const Loop& l = loops_[origin(k).loop];
+      s.value_register = find_register(*registers, program_.code[k].engine, false, l.counted[w.proc]);
+    }
     return s;
   }
 
-  void put_waits(std::vector<Instruction>& stream, Engine engine, const std::vector<PendingWait>& waits,
-                 size_t keep, uint32_t location) const {
+  void put_waits(std::vector<Instruction>& stream, Engine engine, size_t k, size_t keep, uint32_t location,
+                 const std::vector<Stepper>* registers) const {
+    const auto& waits = waits_[k];
     // All but the last `keep` waits go to instructions of their own.
     size_t extra = waits.size() > keep ? waits.size() - keep : 0;
     for (size_t w = 0; w < extra; w += 2) {
@@ -343,8 +461,108 @@ class Analysis {
       s.engine = engine;
       s.location = location;
       for (size_t j = w; j < std::min(w + 2, extra); ++j)
-        s.sync.waits[s.sync.num_waits++] = semaphore_wait(waits[j]);
+        s.sync.waits[s.sync.num_waits++] = semaphore_wait(k, waits[j], registers);
       stream.push_back(std::move(s));
+    }
+  }
+
+  // Instruction k of the tile program, ready for its stream. `moved`: bytes that the address registers of a
+  // looped copy do not hold.
+  void put_instruction(isa::Program& program, size_t k, const std::vector<int32_t>& ordinals,
+                       const std::vector<Stepper>* registers, int64_t copies_done) const {
+    Instruction i = program_.code[k];
+    auto& stream = program.streams[static_cast<int>(i.engine)];
+    const auto& waits = waits_[k];
+    put_waits(stream, i.engine, k, 2, i.location, registers);
+    for (size_t w = waits.size() > 2 ? waits.size() - 2 : 0; w < waits.size(); ++w) {
+      i.sync.waits[i.sync.num_waits++] = semaphore_wait(k, waits[w], registers);
+    }
+    uint8_t proc = proc_of(i);
+    if (i.is_dma()) {
+      i.sync.update = isa::SemOp::kAdd;
+      i.sync.update_semaphore = semaphore_of(proc);
+      i.sync.update_value = isa::kDmaCompletionIncrement;
+    } else if (waited_[proc][ordinals[k]]) {
+      i.sync.update = isa::SemOp::kAdd;
+      i.sync.update_semaphore = semaphore_of(proc);
+      i.sync.update_value = 1;
+    }
+    Operand operands[6];
+    int n = list_operands(i, operands);
+    for (int j = 0; j < n; ++j) {
+      Access& a = *operands[j].access;
+      place(a);
+      if (a.space != Space::kHbm || a.address_register == isa::kNoRegister) continue;
+      if (!registers) {
+        a.address_register = isa::kNoRegister;
+        continue;
+      }
+      int64_t step = address_step(k, a);
+      a.offset += copies_done * step;
+      a.address_register = find_register(*registers, i.engine, true, step);
+    }
+    stream.push_back(std::move(i));
+  }
+
+  static Instruction register_instruction(Opcode opcode, Engine engine, uint8_t reg, int64_t value) {
+    Instruction i;
+    i.opcode = opcode;
+    i.engine = engine;
+    i.reg_dst = reg;
+    i.imm = value;
+    if (opcode == Opcode::kRegAlu) {
+      i.op0 = AluOp::kAdd;
+      i.reg_a = reg;
+      i.flags = isa::kFlagImmediate;
+    }
+    return i;
+  }
+
+  // The looped copy as one loop, or as several where the address registers would leave their 32 bits.
+  void put_loop(isa::Program& program, size_t index, const std::vector<int32_t>& ordinals) const {
+    const Loop& l = loops_[index];
+    int64_t repeats = program_.expanded[index].repeats;
+    std::vector<Stepper> registers = registers_of(l);
+    int64_t reach = repeats;  // repeats that the registers can count through
+    for (const Stepper& s : registers) {
+      if (s.address) reach = std::min(reach, INT32_MAX / std::max<int64_t>(1, std::abs(s.step)));
+    }
+    std::array<bool, isa::kNumEngines> used{};
+    for (size_t k = l.begin[kCopyLooped]; k < l.end[kCopyLooped]; ++k) {
+      used[static_cast<int>(program_.code[k].engine)] = true;
+    }
+    for (int64_t done = 0; done < repeats; done += reach) {
+      int64_t count = std::min(reach, repeats - done);
+      std::array<uint32_t, isa::kNumEngines> target{};
+      for (int e = 0; e < isa::kNumEngines; ++e) {
+        if (!used[e]) continue;
+        auto& stream = program.streams[e];
+        Engine engine = static_cast<Engine>(e);
+        stream.push_back(register_instruction(Opcode::kRegMove, engine, 0, count));
+        for (const Stepper& s : registers) {
+          if (s.engine != engine || (done > 0 && !s.address)) continue;
+          stream.push_back(register_instruction(Opcode::kRegMove, engine, s.reg, 0));
+        }
+        target[e] = static_cast<uint32_t>(stream.size());
+      }
+      for (size_t k = l.begin[kCopyLooped]; k < l.end[kCopyLooped]; ++k) {
+        put_instruction(program, k, ordinals, &registers, done);
+      }
+      for (int e = 0; e < isa::kNumEngines; ++e) {
+        if (!used[e]) continue;
+        auto& stream = program.streams[e];
+        Engine engine = static_cast<Engine>(e);
+        for (const Stepper& s : registers) {
+          if (s.engine == engine)
+            stream.push_back(register_instruction(Opcode::kRegAlu, engine, s.reg, s.step));
+        }
+        Instruction close;
+        close.opcode = Opcode::kLoop;
+        close.engine = engine;
+        close.reg_a = 0;
+        close.target = target[e];
+        stream.push_back(close);
+      }
     }
   }
 
@@ -359,33 +577,18 @@ class Analysis {
     for (const Instruction& i : program_.code) ++lengths[static_cast<int>(i.engine)];
     for (int e = 0; e < isa::kNumEngines; ++e) program.streams[e].reserve(lengths[e] + 2);
 
-    for (size_t k = 0; k < program_.code.size(); ++k) {
-      Instruction& i = program_.code[k];
-      auto& stream = program.streams[static_cast<int>(i.engine)];
-      const auto& waits = waits_[k];
-      put_waits(stream, i.engine, waits, 2, i.location);
-      for (size_t w = waits.size() > 2 ? waits.size() - 2 : 0; w < waits.size(); ++w) {
-        i.sync.waits[i.sync.num_waits++] = semaphore_wait(waits[w]);
+    for (size_t k = 0; k < program_.code.size();) {
+      const Origin& o = origin(k);
+      if (o.loop >= 0 && o.copy == kCopyLooped) {
+        put_loop(program, static_cast<size_t>(o.loop), ordinals);
+        k = loops_[o.loop].end[kCopyLooped];
+        continue;
       }
-      uint8_t proc = proc_of(i);
-      if (i.is_dma()) {
-        i.sync.update = isa::SemOp::kAdd;
-        i.sync.update_semaphore = semaphore_of(proc);
-        i.sync.update_value = isa::kDmaCompletionIncrement;
-      } else if (waited_[proc][ordinals[k]]) {
-        i.sync.update = isa::SemOp::kAdd;
-        i.sync.update_semaphore = semaphore_of(proc);
-        i.sync.update_value = 1;
-      }
-      place(i.dst);
-      place(i.src0);
-      place(i.src1);
-      place(i.aux);
-      place(i.imm0.pointer);
-      place(i.imm1.pointer);
-      stream.push_back(std::move(i));
+      put_instruction(program, k, ordinals, nullptr, 0);
+      ++k;
     }
-    put_waits(program.streams[static_cast<int>(Engine::kSync)], Engine::kSync, waits_.back(), 0, 0);
+    put_waits(program.streams[static_cast<int>(Engine::kSync)], Engine::kSync, program_.code.size(), 0, 0,
+              nullptr);
     for (int e = 0; e < isa::kNumEngines; ++e) {
       Instruction halt;
       halt.opcode = Opcode::kHalt;
@@ -403,18 +606,34 @@ class Analysis {
   std::vector<std::vector<int32_t>> waited_;   // per proc and ordinal: somebody waits for it
   std::array<Clock, isa::kNumEngines> known_;  // per issuing engine: what it has waited for
   std::vector<std::vector<PendingWait>> waits_;
+  std::vector<Loop> loops_;
+  std::vector<Region> exact_;  // of HBM accesses in loops
 };
 
 }  // namespace
 
-isa::Program build_streams(TileProgram&& program, const Allocation& allocation) {
-  return Analysis(program, allocation).run();
+std::optional<isa::Program> build_streams(TileProgram& program, const Allocation& allocation,
+                                          int32_t* failed_loop) {
+  return Analysis(program, allocation).run(failed_loop);
 }
 
 isa::Program run_back_half(TileProgram&& program) {
-  choose_engines(program);
-  Allocation allocation = allocate_tiles(program);
-  return build_streams(std::move(program), allocation);
+  while (true) {
+    TileProgram expanded;
+    bool loops = !program.loops.empty();
+    if (loops) expanded = expand_loops(program);
+    TileProgram& code = loops ? expanded : program;
+    choose_engines(code);
+    Allocation allocation = allocate_tiles(code);
+    int32_t failed = allocation.failed_loop;
+    if (failed < 0) {
+      std::optional<isa::Program> result = build_streams(code, allocation, &failed);
+      if (result) return std::move(*result);
+    }
+    // This loop runs unrolled; without loops nothing fails.
+    program.loops[expanded.expanded[failed].source].unrolled = true;
+    program.program = std::move(expanded.program);
+  }
 }
 
 }  // namespace trnsim::compiler

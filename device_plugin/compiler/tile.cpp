@@ -1,6 +1,7 @@
 #include "device_plugin/compiler/tile.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 
 #include "device_plugin/compiler/backend.h"
@@ -54,6 +55,8 @@ struct TileBuilder::Impl {
   std::vector<uint32_t> writes;  // per tile: how often it was written
   Access stationary;             // in the tensor engine now, valid while stationary_writes matches
   uint32_t stationary_writes = 0;
+  bool in_loop = false, ahead_of_loop = false;
+  std::vector<Instruction> ahead;  // emitted by before_loop()
 
   Access new_tile(Space space, int partitions, const std::vector<int64_t>& dims, Dtype dtype) {
     Access a;
@@ -171,7 +174,7 @@ ScalarOperand TileBuilder::param(int slot, Dtype dtype) {
     src.size[0] = isa::kMaxPartitions;
     src.step[0] = 0;
     Access column = sbuf(isa::kMaxPartitions, {1}, dtype);
-    load(column, src);
+    before_loop([&] { load(column, src); });
     it->second = column;
   }
   return column(it->second);
@@ -208,6 +211,9 @@ Instruction& TileBuilder::emit(Instruction instruction) {
     const Access& a = *operands[i].access;
     if (a.space == Space::kHbm) {
       if (a.tensor >= m.tiles.program.tensors.size()) throw_internal("access to an undeclared tensor");
+      if (a.address_register != isa::kNoRegister && (!m.in_loop || m.ahead_of_loop)) {
+        throw_internal("an access that moves with a loop outside of its body");
+      }
       continue;
     }
     if (a.tensor >= m.tiles.tiles.size()) throw_internal("access to an unknown tile");
@@ -215,8 +221,9 @@ Instruction& TileBuilder::emit(Instruction instruction) {
     if (operands[i].write) ++m.writes[a.tensor];
   }
   if (instruction.opcode == Opcode::kTranspose && instruction.engine == Engine::kTensor) m.stationary = {};
-  m.tiles.code.push_back(std::move(instruction));
-  return m.tiles.code.back();
+  std::vector<Instruction>& code = m.ahead_of_loop ? m.ahead : m.tiles.code;
+  code.push_back(std::move(instruction));
+  return code.back();
 }
 
 // ---- data movement
@@ -422,6 +429,56 @@ void TileBuilder::transpose(const Access& dst, const Access& src) {
 
 // ---- program
 // -----------------------------------------------------------------------------------------------------
+
+void TileBuilder::loop(int64_t count, const std::function<void()>& body) {
+  Impl& m = *impl_;
+  if (m.in_loop) throw_internal("a loop inside the body of a loop");
+  if (count < 1) return;
+  m.in_loop = true;
+  m.stationary = {};
+  TileLoop loop;
+  loop.begin = m.tiles.code.size();
+  loop.count = count;
+  m.tiles.loops.push_back(loop);
+  body();
+  // The body may have added instructions ahead of itself.
+  auto& code = m.tiles.code;
+  TileLoop& own = m.tiles.loops.back();
+  code.insert(code.begin() + static_cast<int64_t>(own.begin), std::make_move_iterator(m.ahead.begin()),
+              std::make_move_iterator(m.ahead.end()));
+  own.begin += m.ahead.size();
+  own.end = code.size();
+  m.ahead.clear();
+  m.stationary = {};
+  m.in_loop = false;
+  if (own.begin == own.end) m.tiles.loops.pop_back();
+}
+
+Access TileBuilder::advance(const Access& hbm, int64_t bytes_per_iteration) {
+  Impl& m = *impl_;
+  if (!m.in_loop) throw_internal("an access that moves with a loop outside of its body");
+  if (hbm.space != Space::kHbm) throw_internal("only HBM accesses move with a loop");
+  if (bytes_per_iteration == 0) return hbm;
+  std::vector<int64_t>& strides = m.tiles.loops.back().strides;
+  auto it = std::find(strides.begin(), strides.end(), bytes_per_iteration);
+  if (it == strides.end()) {
+    if (strides.size() >= isa::kNumRegisters) throw_internal("too many different strides in a loop");
+    it = strides.insert(strides.end(), bytes_per_iteration);
+  }
+  Access a = hbm;
+  a.address_register = static_cast<uint8_t>(it - strides.begin());
+  return a;
+}
+
+void TileBuilder::before_loop(const std::function<void()>& emit) {
+  Impl& m = *impl_;
+  bool outer = m.ahead_of_loop;
+  m.ahead_of_loop = m.in_loop;
+  emit();
+  m.ahead_of_loop = outer;
+}
+
+bool TileBuilder::in_loop() const { return impl_->in_loop; }
 
 void TileBuilder::set_location(const std::string& file, int line, const std::string& what) {
   auto& locations = impl_->tiles.program.locations;

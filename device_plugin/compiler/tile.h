@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -88,6 +89,16 @@ class TileBuilder {
   void transpose(const Access& dst,
                  const Access& src);  // tensor engine when dst is PSUM, else vector (<= 32x32)
   isa::Instruction& emit(isa::Instruction instruction);  // anything else; engine field is a hint
+
+  // Loops. `body` emits one iteration, which then runs `count` times. HBM accesses move from iteration to
+  // iteration as advance() says; tiles that only the body touches are fresh in every iteration (double
+  // buffering), other tiles carry their contents on. Iterations meet in HBM as in the unrolled program: what
+  // is not proven independent stays in order. Not nested.
+  void loop(int64_t count, const std::function<void()>& body);
+  Access advance(const Access& hbm, int64_t bytes_per_iteration);
+  // Inside a body: what `emit` emits runs once, ahead of the loop. Elsewhere: here.
+  void before_loop(const std::function<void()>& emit);
+  bool in_loop() const;
 
   void set_location(const std::string& file, int line, const std::string& what);
   void note(const std::string& key, const std::string& value);

@@ -18,6 +18,7 @@ void put_access(std::ostream& out, const Access& a) {
       << a.tensor << ':' << isa::dtype_name(a.dtype);
   if (a.space != Space::kHbm) out << " p" << a.start_partition << '+' << a.num_partitions;
   if (a.offset) out << " @" << a.offset;
+  if (a.address_register != isa::kNoRegister) out << " +s" << int{a.address_register};
   out << " [";
   for (int i = 0; i < a.num_dims; ++i) out << (i ? "," : "") << a.step[i] << 'x' << a.size[i];
   out << ']';
@@ -81,7 +82,16 @@ std::string tile_program_text(const TileProgram& program) {
     out << "]\n";
   }
   uint32_t location = 0;
-  for (const Instruction& i : program.code) {
+  size_t next_loop = 0;
+  for (size_t k = 0; k < program.code.size(); ++k) {
+    const Instruction& i = program.code[k];
+    if (next_loop < program.loops.size() && program.loops[next_loop].begin == k) {
+      const TileLoop& loop = program.loops[next_loop];
+      out << "    loop " << loop.count << " times, " << loop.end - loop.begin << " instructions";
+      for (size_t s = 0; s < loop.strides.size(); ++s) out << ", s" << s << " = " << loop.strides[s];
+      out << '\n';
+      ++next_loop;
+    }
     if (i.location != location) {
       location = i.location;
       const auto& l = program.program.locations[location];
@@ -89,7 +99,8 @@ std::string tile_program_text(const TileProgram& program) {
       if (!l.file.empty()) out << ' ' << l.file << ':' << l.line;
       out << '\n';
     }
-    out << "    ";
+    bool inside = next_loop > 0 && k < program.loops[next_loop - 1].end;
+    out << (inside ? "      " : "    ");
     put_instruction(out, i);
     out << '\n';
   }

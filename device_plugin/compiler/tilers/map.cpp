@@ -146,7 +146,11 @@ class MapTiler {
       int64_t free = part.product(AxisRole::kKept);
       // A tile somewhat over the target is not worth cutting.
       int64_t limit = free <= std::min(limit_, target * 3 / 2) ? free : target;
-      for_each_piece(part, AxisRole::kKept, limit, 3, [&](Box piece) { tiles_.emit(std::move(piece), {}); });
+      for_each_piece(
+          part, AxisRole::kKept, limit, 3, [&](Box piece) { tiles_.emit(std::move(piece), {}); },
+          [&](const Box& first, int64_t count, const std::vector<int64_t>& steps) {
+            return tiles_.emit_loop(first, count, steps, {});
+          });
     }
   }
 
@@ -168,8 +172,12 @@ class MapTiler {
         for (int i = 0; i < part.rank(); ++i)
           reduced_axes += part.role(i) == AxisRole::kReduced && part.sizes[i] > 1;
         if (reduced_axes <= 2) {
-          for_each_piece(part, AxisRole::kKept, rows, 3 - reduced_axes,
-                         [&](Box piece) { tiles_.emit(std::move(piece), {}); });
+          for_each_piece(
+              part, AxisRole::kKept, rows, 3 - reduced_axes,
+              [&](Box piece) { tiles_.emit(std::move(piece), {}); },
+              [&](const Box& first, int64_t count, const std::vector<int64_t>& steps) {
+                return tiles_.emit_loop(first, count, steps, {});
+              });
           continue;
         }
       }

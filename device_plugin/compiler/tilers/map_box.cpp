@@ -89,7 +89,7 @@ std::vector<Box> choose_partitions(const Box& box, AxisRole from, int max_axes, 
 }
 
 void for_each_piece(const Box& box, AxisRole role, int64_t limit, int max_axes,
-                    const std::function<void(Box)>& fn) {
+                    const std::function<void(Box)>& fn, const LoopPieces& loop) {
   limit = std::max<int64_t>(limit, 1);
   std::vector<int> axes;
   std::vector<int64_t> chunk;
@@ -110,6 +110,25 @@ void for_each_piece(const Box& box, AxisRole role, int64_t limit, int max_axes,
     axes.insert(axes.begin(), axis);
     chunk.insert(chunk.begin(), c);
   }
+  // The axis with the most equal pieces becomes the innermost.
+  int64_t equal = 0;
+  if (loop) {
+    size_t longest = 0;
+    for (size_t i = 0; i < axes.size(); ++i) {
+      int64_t n = box.sizes[axes[i]] / chunk[i];
+      if (n < equal) continue;
+      equal = n;
+      longest = i;
+    }
+    if (equal >= kMinLoopPieces) {
+      std::rotate(axes.begin() + static_cast<int64_t>(longest),
+                  axes.begin() + static_cast<int64_t>(longest) + 1, axes.end());
+      std::rotate(chunk.begin() + static_cast<int64_t>(longest),
+                  chunk.begin() + static_cast<int64_t>(longest) + 1, chunk.end());
+    } else {
+      equal = 0;
+    }
+  }
   std::vector<int64_t> at(axes.size(), 0);
   while (true) {
     Box piece = box;
@@ -117,7 +136,14 @@ void for_each_piece(const Box& box, AxisRole role, int64_t limit, int max_axes,
       int64_t count = std::min(chunk[i], box.sizes[axes[i]] - at[i]);
       piece = piece.sliced(axes[i], at[i], count);
     }
-    fn(std::move(piece));
+    bool looped = false;
+    if (equal > 0 && at.back() == 0) {
+      std::vector<int64_t> steps;
+      for (const View& v : box.views) steps.push_back(v.strides[axes.back()] * chunk.back());
+      looped = loop(piece, equal, steps);
+      if (looped) at.back() = (equal - 1) * chunk.back();
+    }
+    if (!looped) fn(std::move(piece));
     int i = static_cast<int>(axes.size()) - 1;
     for (; i >= 0; --i) {
       at[i] += chunk[i];

@@ -42,7 +42,13 @@ std::vector<Box> choose_partitions(const Box& box, AxisRole from, int max_axes, 
 
 // Cuts the axes of role `role` so that a piece has at most `limit` elements of that role and at most
 // `max_axes` axes longer than 1; calls fn for every piece.
+//
+// Long runs of equal pieces go to `loop` when it is given: the first piece, the number of pieces, and how
+// many elements every view moves from piece to piece. False from it: not as a loop, fn is called for each.
+using LoopPieces = std::function<bool(const Box& first, int64_t count, const std::vector<int64_t>& steps)>;
 void for_each_piece(const Box& box, AxisRole role, int64_t limit, int max_axes,
-                    const std::function<void(Box)>& fn);
+                    const std::function<void(Box)>& fn, const LoopPieces& loop = nullptr);
+// Equal pieces from which on a loop is worth its prologue.
+constexpr int64_t kMinLoopPieces = 32;
 
 }  // namespace trnsim::compiler

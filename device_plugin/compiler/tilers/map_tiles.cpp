@@ -213,13 +213,19 @@ Access MapTiles::load(const Box& box, int view, const std::vector<int>& dims) {
   }
   if (tile_dims.empty()) tile_dims.push_back(1);
   Access hbm = hbm_view(context_, part);
+  int64_t step = step_bytes(view);
+  if (step != 0) hbm = tile_.advance(hbm, step);
   Cached& cached = cache_[view];
   if (cached.tile.present() && cached.hbm == hbm && cached.partitions == partitions) {
     Access a = cached.tile;
     return reshape(a, tile_dims);
   }
   Access a = tile_.sbuf(partitions, tile_dims, tile_dtype(v.dtype));
-  tile_.load(a, hbm);
+  if (step != 0) {
+    tile_.load(a, hbm);
+  } else {
+    tile_.before_loop([&] { tile_.load(a, hbm); });
+  }
   cached = {hbm, a, partitions};
   return a;
 }
@@ -278,7 +284,7 @@ Access MapTiles::ones(int partitions) {
   Access& a = ones_[partitions];
   if (!a.present()) {
     a = tile_.sbuf(partitions, {isa::kMaxPartitions}, Dtype::kF32);
-    tile_.memset(a, 1);
+    tile_.before_loop([&] { tile_.memset(a, 1); });
   }
   return a;
 }
@@ -393,8 +399,30 @@ void MapTiles::emit(Box box, const EmitOptions& options) {
       part.strides.push_back(v.strides[d]);
     }
     Access src = o.row && options.across ? slice_partitions(into[i], 0, 1) : into[i];
-    tile_.store(hbm_view(context_, part), src);
+    Access dst = hbm_view(context_, part);
+    int64_t step = step_bytes(o.view);
+    tile_.store(step != 0 ? tile_.advance(dst, step) : dst, src);
   }
+}
+
+bool MapTiles::emit_loop(const Box& first, int64_t count, const std::vector<int64_t>& steps,
+                         const EmitOptions& options) {
+  // An index value is part of the instruction.
+  for (const auto& [axis, view] : iotas_) {
+    if (steps[view] != 0) return false;
+  }
+  // Tiles of earlier pieces serve the loop only where the operand does not move.
+  auto forget = [&] {
+    for (size_t v = 0; v < steps.size(); ++v) {
+      if (steps[v] != 0) cache_.erase(static_cast<int>(v));
+    }
+  };
+  forget();
+  loop_steps_ = &steps;
+  tile_.loop(count, [&] { emit(first, options); });
+  loop_steps_ = nullptr;
+  forget();
+  return true;
 }
 
 void MapTiles::emit_roots(Frame& f, const EmitOptions& options, const std::vector<int32_t>& roots,

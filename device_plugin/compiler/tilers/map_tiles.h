@@ -44,6 +44,10 @@ class MapTiles {
   std::vector<std::vector<int32_t>> reduce_levels() const;
 
   void emit(Box box, const EmitOptions& options);
+  // `count` boxes, of which `first` is the first and every view moves by steps[view] elements to the next.
+  // False when that cannot be one loop; nothing is emitted then.
+  bool emit_loop(const Box& first, int64_t count, const std::vector<int64_t>& steps,
+                 const EmitOptions& options);
   // Partial row values (not combined over partitions) of the given kReduce nodes; fresh tiles.
   std::vector<Access> emit_partials(Box box, const std::vector<int32_t>& reduces, const RowValues& known,
                                     bool across);
@@ -71,6 +75,12 @@ class MapTiles {
   std::map<int, int> iotas_;     // domain axis -> pseudo view
   std::vector<Output> outputs_;
   std::vector<bool> live_;
+  // Inside of a loop: elements that the views move per iteration.
+  const std::vector<int64_t>* loop_steps_ = nullptr;
+  int64_t step_bytes(int view) const {
+    return loop_steps_ ? (*loop_steps_)[view] * static_cast<int64_t>(isa::dtype_bytes(views_[view].dtype))
+                       : 0;
+  }
   int num_reduced_axes_ = 0;
   uint64_t operations_ = 0;
   std::map<int, Access> ones_;

@@ -1,4 +1,6 @@
 // Copies between strided views. Equal dtypes: HBM to HBM by DMA, bit exact. Others: a map that casts in SBUF.
+#include <algorithm>
+
 #include "device_plugin/compiler/tilers/map_box.h"
 #include "device_plugin/compiler/tilers/tilers.h"
 
@@ -15,22 +17,44 @@ Dtype class_of(Dtype d) {
   return Dtype::kI32;
 }
 
+void move_box(const Box& box, const KernelContext& context, TileBuilder& tile);
+
+// The outermost axis in pieces of `rows`, those of equal length as a loop when there are many.
+void move_pieces(const Box& box, int64_t rows, const KernelContext& context, TileBuilder& tile) {
+  int64_t at = 0, equal = box.sizes[0] / rows;
+  if (equal >= kMinLoopPieces) {
+    Box first = box.sliced(0, 0, rows);
+    first.merge();
+    if (first.rank() <= isa::kMaxDims) {
+      tile.loop(equal, [&] {
+        Access side[2];
+        for (int v = 0; v < 2; ++v) {
+          int64_t step =
+              box.views[v].strides[0] * rows * static_cast<int64_t>(isa::dtype_bytes(box.views[v].dtype));
+          side[v] = tile.advance(hbm_view(context, first.views[v]), step);
+        }
+        tile.dma(side[1], side[0]);
+      });
+      at = equal * rows;
+    }
+  }
+  for (; at < box.sizes[0]; at += rows) {
+    Box piece = box.sliced(0, at, std::min(rows, box.sizes[0] - at));
+    piece.merge();
+    move_box(piece, context, tile);
+  }
+}
+
 void move_box(const Box& box, const KernelContext& context, TileBuilder& tile) {
   int64_t bytes = static_cast<int64_t>(isa::dtype_bytes(box.views[0].dtype));
   for (int64_t s : box.sizes) bytes *= s;
-  if (box.rank() > isa::kMaxDims || (bytes > kMaxMoveBytes && box.rank() > 0 && box.sizes[0] > 1)) {
-    // Cut the outermost axis: into single slices where dims must go, else into halves.
-    if (box.rank() > isa::kMaxDims) {
-      for (int64_t i = 0; i < box.sizes[0]; ++i) {
-        Box slice = box.sliced(0, i, 1);
-        slice.merge();
-        move_box(slice, context, tile);
-      }
-      return;
-    }
-    int64_t half = box.sizes[0] / 2;
-    move_box(box.sliced(0, 0, half), context, tile);
-    move_box(box.sliced(0, half, box.sizes[0] - half), context, tile);
+  if (box.rank() > isa::kMaxDims) {
+    move_pieces(box, 1, context, tile);
+    return;
+  }
+  if (bytes > kMaxMoveBytes && box.rank() > 0 && box.sizes[0] > 1) {
+    int64_t pieces = std::min((bytes + kMaxMoveBytes - 1) / kMaxMoveBytes, box.sizes[0]);
+    move_pieces(box, (box.sizes[0] + pieces - 1) / pieces, context, tile);
     return;
   }
   tile.dma(hbm_view(context, box.views[1]), hbm_view(context, box.views[0]));

@@ -2,67 +2,13 @@
 #include <chrono>
 
 #include "tests/cpp/tile/harness.h"
+#include "tests/cpp/tile/shuffle.h"
 
 using namespace trnsim;
 using namespace trnsim::compiler;
 using namespace trnsim::compiler::testing;
 
 namespace {
-
-// Runs the streams in a random order. DMA is asynchronous: once triggered, its effect happens at a random
-// later time, in order per queue.
-void run_shuffled(const isa::Program& program, const std::vector<exec::HbmTensor>& hbm, Random& random) {
-  exec::Core core;
-  std::array<int64_t, isa::kNumSemaphores> semaphores{};
-  std::array<size_t, isa::kNumEngines> at{};
-  std::array<std::vector<const isa::Instruction*>, isa::kNumDmaQueues> queues;
-  std::array<size_t, isa::kNumDmaQueues> done{};
-  auto update = [&](const isa::Instruction& i) {
-    if (i.sync.update == isa::SemOp::kAdd) semaphores[i.sync.update_semaphore] += i.sync.update_value;
-  };
-  auto effect = [&](const isa::Instruction& i) {
-    if (i.is_control() || i.opcode == isa::Opcode::kActTableLoad) return;
-    auto status = core.execute(program, i, hbm);
-    if (!status.ok()) FAIL(status.message);
-  };
-  while (true) {
-    std::vector<int> ready;
-    bool finished = true;
-    for (int e = 0; e < isa::kNumEngines; ++e) {
-      const auto& stream = program.streams[e];
-      if (at[e] >= stream.size() || stream[at[e]].opcode == isa::Opcode::kHalt) continue;
-      finished = false;
-      bool free = true;
-      for (int w = 0; w < stream[at[e]].sync.num_waits; ++w) {
-        const auto& wait = stream[at[e]].sync.waits[w];
-        free = free && semaphores[wait.semaphore] >= wait.value;
-      }
-      if (free) ready.push_back(e);
-    }
-    for (int q = 0; q < isa::kNumDmaQueues; ++q) {
-      if (done[q] < queues[q].size()) ready.push_back(isa::kNumEngines + q);
-    }
-    if (ready.empty()) {
-      REQUIRE(finished);
-      return;
-    }
-    int choice = ready[std::uniform_int_distribution<size_t>(0, ready.size() - 1)(random)];
-    if (choice >= isa::kNumEngines) {
-      int q = choice - isa::kNumEngines;
-      const isa::Instruction& i = *queues[q][done[q]++];
-      effect(i);
-      update(i);
-      continue;
-    }
-    const isa::Instruction& i = program.streams[choice][at[choice]++];
-    if (i.is_dma()) {
-      queues[i.queue].push_back(&i);
-    } else {
-      effect(i);
-      update(i);
-    }
-  }
-}
 
 Expr make(ExprOp op, int a = -1, int b = -1) {
   Expr e;
