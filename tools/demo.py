@@ -39,7 +39,9 @@ def work(device: str, epochs: int, quiet: bool = False) -> dict:
 def run_on_device(name: str, folder: Path, epochs: int, quiet: bool, **env: str) -> tuple[dict, dict]:
     """Runs the job on `neuron` in a fresh process; returns (result, report)."""
     result, report = folder / f"{name}.result.json", folder / f"{name}.report.json"
-    command = [sys.executable, __file__, "--job", str(result), "--epochs", str(epochs)] + (["--quiet"] if quiet else [])
+    # The one warning of the job (int64 computes as 32 bits) is in the documentation and would repeat in every process.
+    command = [sys.executable, "-W", "ignore::UserWarning", __file__, "--job", str(result), "--epochs", str(epochs)]
+    command += ["--quiet"] if quiet else []
     subprocess.run(command, env={**os.environ, **env, "TRNSIM_JSON": str(report)}, check=True)
     return json.loads(result.read_text()), json.loads(report.read_text())
 
