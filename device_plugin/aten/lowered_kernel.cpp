@@ -1,6 +1,7 @@
 #include "device_plugin/aten/lowered_kernel.h"
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/MemoryOverlap.h>
 #include <ATen/core/List.h>
 #include <ATen/core/Tensor.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -399,6 +400,9 @@ std::unique_ptr<Plan> make_plan(const c10::OperatorHandle& op, const Overload& o
     if (overload.is_out) {
       const at::Tensor& out = stack[begin + overload.written[r]].toTensor();
       resized = out.sizes() != results[r].sizes();
+      // Shape functions may give an out= tensor new strides even when its sizes fit; its own layout stands.
+      if (!resized) plan->results.back() = meta_from(out);
+      at::assert_no_internal_overlap(out);
     }
     plan->result_resized.push_back(resized);
   }
@@ -440,6 +444,13 @@ bool partly_overlap(const at::Tensor& a, const at::Tensor& b) {
   return a_begin < b_begin + tensor_extent_bytes(b) && b_begin < a_begin + tensor_extent_bytes(a);
 }
 
+// The overlaps of results and inputs that PyTorch refuses: partial ones of pointwise operators, all of those that
+// move elements.
+void check_overlap(const Overload& overload, const at::Tensor& written, const at::Tensor& input) {
+  if (overload.pointwise) at::assert_no_partial_overlap(written, input);
+  if (overload.is_out && overload.moves_elements) at::assert_no_overlap(written, input);
+}
+
 // Inputs that share memory with a written tensor without being the same view are copied aside first: a
 // program may write its result before it has read all of its operands.
 void detach_overlaps(const Overload& overload, Call& call, std::vector<at::Tensor>& aside) {
@@ -452,12 +463,21 @@ void detach_overlaps(const Overload& overload, Call& call, std::vector<at::Tenso
   for (int16_t w : overload.written) {
     const int32_t written = call.refs[w].index;
     if (written < 0) continue;
+    if (overload.is_out && overload.moves_elements) {  // an input that is the same view
+      for (const TensorRef& ref : call.list_refs)
+        if (ref.index == written) check_overlap(overload, *call.tensors[written], *call.tensors[written]);
+      for (size_t a = 0; a < call.refs.size(); ++a)
+        if (call.refs[a].index == written && static_cast<int16_t>(a) != w &&
+            call.refs[a].kind == TensorRef::Kind::kDevice)
+          check_overlap(overload, *call.tensors[written], *call.tensors[written]);
+    }
     for (size_t i = 0; i < call.tensors.size(); ++i) {
       if (static_cast<int32_t>(i) == written || is_written(i)) continue;
       const at::Tensor& t = *call.tensors[i];
       if (t.storage().unsafeGetStorageImpl() != call.tensors[written]->storage().unsafeGetStorageImpl() ||
           t.numel() == 0 || !partly_overlap(*call.tensors[written], t))
         continue;
+      check_overlap(overload, *call.tensors[written], t);
       at::Tensor copy = empty_on(call.device, t.sizes(), t.strides(), t.scalar_type());
       device_copy(copy, t);
       aside.push_back(std::move(copy));

@@ -133,6 +133,7 @@ std::optional<Overload> match(const c10::FunctionSchema& functional, const c10::
     auto kind = kind_of(a);
     if (!kind) return std::nullopt;
     if (a.is_out()) {
+      if (*kind != ArgKind::kTensor) return std::nullopt;
       out_args.push_back(static_cast<int16_t>(i));
       result.kinds.push_back(*kind);
       result.arg_names.push_back(a.name());
@@ -204,6 +205,9 @@ void finish(Overload& o) {
     reads_tensor |= !is_result && (o.kinds[i] == ArgKind::kTensor || o.kinds[i] == ArgKind::kTensorList);
   }
   o.shape_from_scalars = o.is_out && !reads_tensor;
+  static const std::set<std::string_view> kMoving = {"aten::cat", "aten::gather", "aten::index_select",
+                                                     "aten::kthvalue", "aten::take"};
+  o.moves_elements = kMoving.count(o.functional) != 0;
   o.prepare = prepare_for(o.functional);
 }
 
@@ -247,6 +251,7 @@ void register_lowered_ops() {
         done.erase(o->name);
         return;
       }
+      o->pointwise = functional->hasTag(at::Tag::pointwise);
       finish(*o);
       const std::string registered_as = o->name.substr(6);
       library->impl(registered_as.c_str(),

@@ -7,6 +7,7 @@
 #include <c10/util/Exception.h>
 
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
 #include "device_plugin/aten/tensors.h"
@@ -74,16 +75,66 @@ void check_same_dtype(c10::Stack& stack, size_t begin) {
               a.scalar_type(), " and ", b.scalar_type(), ". Cast one of them.");
 }
 
+// What the shape functions of PyTorch leave to its kernels to refuse, in the words of the latter.
+void check_convolution(c10::Stack& stack,
+                       size_t begin) {  // (input, weight, bias, stride, padding, dilation, ..)
+  check_same_dtype<0>(stack, begin);
+  for (const int64_t p : stack[begin + 4].toIntVector())
+    TORCH_CHECK(p >= 0, "negative padding is not supported");
+  for (const int64_t d : stack[begin + 5].toIntVector())
+    TORCH_CHECK(d > 0, "dilation should be greater than zero");
+}
+
+void check_uniform(c10::Stack& stack, size_t begin) {  // (self, from, to, generator)
+  const double from = stack[begin + 1].toDouble(), to = stack[begin + 2].toDouble();
+  TORCH_CHECK(from <= to, "uniform_ expects to return a [from, to) range, but found from=", from,
+              " > to=", to);
+}
+
+void check_multinomial(c10::Stack& stack, size_t begin) {  // (self, num_samples, ..)
+  const at::Tensor& self = stack[begin].toTensor();
+  constexpr int64_t kMaxCategories = 1 << 24;  // counted in FP32
+  TORCH_CHECK(at::isFloatingType(self.scalar_type()),
+              "multinomial only supports floating-point dtypes for input, got: ", self.scalar_type());
+  TORCH_CHECK(stack[begin + 1].toInt() > 0, "cannot sample n_sample <= 0 samples");
+  TORCH_CHECK(self.dim() == 0 || self.size(-1) <= kMaxCategories, "number of categories cannot exceed 2^24");
+}
+
+void check_bucketize(c10::Stack& stack, size_t begin) {  // (self, boundaries, ..)
+  const at::Tensor& boundaries = stack[begin + 1].toTensor();
+  TORCH_CHECK(boundaries.dim() == 1, "boundaries tensor must be 1 dimension, but got dim(", boundaries.dim(),
+              ")");
+}
+
+void check_masked_scatter(c10::Stack& stack, size_t begin) {  // (self, mask, source)
+  const c10::ScalarType mask = stack[begin + 1].toTensor().scalar_type();
+  TORCH_CHECK(mask == at::kBool, "masked_scatter_ only supports boolean masks, but got mask with dtype ",
+              mask);
+}
+
+void check_embedding(c10::Stack& stack, size_t begin) {  // (weight, indices, ..)
+  TORCH_CHECK(stack[begin].toTensor().dim() == 2, "'weight' must be 2-D");
+}
+
 }  // namespace
 
 PrepareFn prepare_for(const std::string& functional) {
   if (functional == "aten::index.Tensor" || functional == "aten::_unsafe_index.Tensor") return &prepare_index;
   if (functional == "aten::index_put" || functional == "aten::_unsafe_index_put") return &prepare_index_put;
-  for (const char* name : {"aten::mm", "aten::bmm", "aten::mv", "aten::dot", "aten::vdot",
-                           "aten::convolution", "aten::convolution_overrideable"})
+  for (const char* name : {"aten::mm", "aten::bmm", "aten::mv", "aten::dot", "aten::vdot"})
     if (functional == name) return &check_same_dtype<0>;
   for (const char* name : {"aten::addmm", "aten::baddbmm", "aten::addbmm", "aten::addmv", "aten::addr"})
     if (functional == name) return &check_same_dtype<1>;
+  static const std::unordered_map<std::string, PrepareFn> checks = {
+      {"aten::convolution", &check_convolution},
+      {"aten::convolution_overrideable", &check_convolution},
+      {"aten::uniform", &check_uniform},
+      {"aten::multinomial", &check_multinomial},
+      {"aten::bucketize.Tensor", &check_bucketize},
+      {"aten::masked_scatter", &check_masked_scatter},
+      {"aten::embedding", &check_embedding},
+  };
+  if (const auto it = checks.find(functional); it != checks.end()) return it->second;
   return nullptr;
 }
 

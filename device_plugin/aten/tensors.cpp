@@ -6,8 +6,12 @@
 #include <ATen/native/ResizeCommon.h>
 #include <ATen/native/TensorFactories.h>
 #include <ATen/ops/_reshape_alias_native.h>
+#include <ATen/ops/all.h>
 #include <ATen/ops/as_strided_native.h>
+#include <ATen/ops/eq.h>
+#include <ATen/ops/item.h>
 #include <ATen/ops/set_native.h>
+#include <ATen/ops/unfold_native.h>
 #include <ATen/ops/view_native.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/util/Exception.h>
@@ -148,6 +152,17 @@ at::Tensor& set_empty(at::Tensor& self) {
   return set_storage_offset(self, std::move(storage), 0, {c10::SymInt(0)}, {});
 }
 
+// Its result is a Python bool, so it waits for the device.
+bool equal(const at::Tensor& self, const at::Tensor& other) {
+  TORCH_CHECK(self.device() == other.device(),
+              "Expected all tensors to be on the same device, but found at least two devices, ",
+              self.device(), " and ", other.device(), "!");
+  TORCH_CHECK(self.dtype() == other.dtype(), "Expected all tensors to have the same dtype, but got ",
+              self.dtype(), " and ", other.dtype());
+  if (self.sizes() != other.sizes()) return false;
+  return self.numel() == 0 || at::eq(self, other).all().item<bool>();
+}
+
 }  // namespace
 
 at::Tensor empty_on(c10::DeviceIndex device, c10::IntArrayRef sizes, c10::IntArrayRef strides,
@@ -215,6 +230,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("as_strided", &as_strided);
   m.impl("view", &view);
   m.impl("_reshape_alias", &reshape_alias);
+  m.impl("unfold", TORCH_FN(at::native::unfold));
+  m.impl("equal", &equal);
   m.impl("resize_", &resize);
   m.impl("set_.source_Storage_storage_offset", &set_storage_offset);
   m.impl("set_.source_Storage", &set_storage);

@@ -1,161 +1,163 @@
-"""Checklist row 24: PyTorch's own operator samples, forward and backward, against the CPU.
+"""PyTorch's own operator samples (OpInfo) on the device against the CPU (opinfo_cases.py).
 
-Every entry of op_db runs with a bounded number of its samples in fp32 and bf16. Values must agree whether the operator
-ran on the device or on the host; which ones may run on the host is listed in host_operators.txt, so that an operator
-that has a lowering cannot lose it unnoticed."""
+Every entry of op_db: forward and backward in float32 and bfloat16, forward in int64 and bool, in-place and out= forms,
+non-contiguous, empty and 0-d tensors, and inputs that must be refused with the CPU's class of exception. An operator
+with a lowering must not run on the host, and host_operators.txt names the entries that need the host at all, so that
+nothing loses its program unnoticed. Values have to agree wherever they were computed: no entry is skipped for them.
+"""
 
-import warnings
+import re
 from pathlib import Path
 
+import opinfo_cases as cases
 import pytest
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
 
-import trnsim
+torch.set_num_threads(1)
 
-SAMPLES = 3
+# Random, or undefined until written: shapes and types are compared, values are not (test_random.py has the moments).
+NO_VALUES = {
+    "bernoulli", "cauchy", "exponential", "geometric", "log_normal", "multinomial", "normal", "rand_like", "randint",
+    "randint_like", "randn", "randn_like", "uniform",
+    "empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided",
+    "nn.functional.alpha_dropout", "nn.functional.dropout", "nn.functional.dropout2d", "nn.functional.dropout3d",
+    "nn.functional.feature_alpha_dropout", "nn.functional.fractional_max_pool2d", "nn.functional.fractional_max_pool3d",
+    "nn.functional.rrelu",
+    "nn.functional.multi_head_attention_forward",  # its one sample drops half of the weights
+    "pca_lowrank", "svd_lowrank",  # start from a random matrix
+}  # fmt: skip
+
+# (operator, type): (relative, absolute) tolerance where PyTorch's default is below what rounding allows, and why. The
+# default is 1.3e-6, 1e-5 in float32 and 1.6e-2, 1e-5 in bfloat16, against the CPU's result or the float64 one; the
+# CPU's own error is allowed twice in any case (opinfo_cases.difference).
+LOOSENED = {
+    ("div", torch.float32): (5e-6, 1e-5),  # gradient of the divisor: terms of both signs, 100 times their sum
+    ("true_divide", torch.float32): (5e-6, 1e-5),  # the same operator
+    ("nn.functional.normalize", torch.bfloat16): (1.6e-2, 5e-2),  # gradient: the difference of two equal products
+}
+
+# Why a lowered operator may run on the host all the same: operator, pattern of the counted reason.
+UNSUPPORTED = [
+    (r"", r"^the hardware has no (Complex\w+|UInt64) type$"),
+    (r"", r"^a lazily conjugated or negated operand$"),  # arises from complex tensors
+    (r"scatter", r"reduce='(prod|amin|amax|multiply)'"),  # the DMA engines accumulate sums only
+    (r"searchsorted", r"a sorter$"),
+    (r"convolution", r"convolution of \w+ tensors"),  # the tensor engine multiplies floating point only
+    (r"_native_batch_norm_legit", r"^no shape function for these arguments$"),  # out=: PyTorch has none
+]
+
+# Results that differ by design, and what is left to compare of them: the number of leading results.
+LEADING_RESULTS = {
+    # Saved statistics are float32 for every type and full-sized, as on every accelerator; on the CPU they are not.
+    "native_layer_norm": 1, "native_batch_norm": 1, "_native_batch_norm_legit": 1, "_batch_norm_with_update": 1,
+}  # fmt: skip
+
+# (operator, form) or (operator, form, type): what PyTorch itself, or a limit that the documentation states, rules out.
+REFUSED = {
+    ("to_sparse", "values"): "the device has no sparse tensors",
+    ("mode", "out"): "PyTorch wants a CPU, CUDA or XPU tensor",
+    ("narrow_copy", "out"): "runs on the host, where PyTorch writes a strided out= as if it were contiguous",
+    (
+        "_batch_norm_with_update",
+        "values",
+        "bfloat16",
+    ): "saved statistics are float32; the CPU's backward wants bfloat16",
+    ("masked.amax", "values", "int64"): "the smallest int64 of an empty row does not survive 32 bits",
+    ("masked.amin", "values", "int64"): "the largest int64 of an empty row does not survive 32 bits",
+    ("masked.logsumexp", "values", "int64"): "the smallest int64 of an empty row does not survive 32 bits",
+    ("diagonal_copy", "errors"): "PyTorch's shape function raises RuntimeError, its CPU kernel IndexError",
+    ("aminmax", "errors"): "PyTorch's shape function accepts an out= of another type, its CPU kernel does not",
+}
 
 HOST_OPERATORS = set((Path(__file__).parent / "host_operators.txt").read_text().split())
-
-# _batch_norm_with_update: forward on the host keeps its statistics in bf16, which the backward on the device refuses.
-# Not comparable with the CPU: uninitialised results, random numbers, code for other devices, layouts that do not exist
-# here, and entries whose own arguments name a device or a storage of their own.
-SKIPPED = {
-    "empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided",
-    "bernoulli", "cauchy", "exponential", "geometric", "log_normal", "multinomial", "normal", "rand_like", "randint",
-    "randint_like", "randn", "randn_like", "uniform", "nn.functional.alpha_dropout", "nn.functional.dropout",
-    "nn.functional.dropout2d", "nn.functional.dropout3d", "nn.functional.feature_alpha_dropout",
-    "nn.functional.fractional_max_pool2d", "nn.functional.fractional_max_pool3d", "nn.functional.rrelu",
-    "nn.functional.multi_head_attention_forward", "nn.functional.scaled_dot_product_attention.dropout",
-    "pca_lowrank", "svd_lowrank", "linalg.eig",
-    "jiterator_2inputs_2outputs", "jiterator_4inputs_with_extra_args", "jiterator_binary",
-    "jiterator_binary_return_by_ref", "jiterator_unary",
-    "_batch_norm_with_update", "sparse.mm", "sparse.sampled_addmm", "to_sparse", "as_strided", "tensor_split", "to",
-}  # fmt: skip
-
-# In bf16 one rounding moves these by a whole unit, or reorders equal values.
-DISCONTINUOUS = {
-    "argsort", "div", "floor_divide", "fmod", "histc", "msort", "remainder", "round", "sort", "topk", "kthvalue",
-    "argmax", "argmin", "cummax", "cummin", "aminmax", "median", "nanmedian", "mode", "nn.functional.grid_sample",
-}  # fmt: skip
 
 
 def full_name(op):
     return f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name
 
 
-def moved(value):
-    if isinstance(value, torch.Tensor):
-        result = value.detach().to("neuron")
-        return result.requires_grad_() if value.requires_grad else result
-    if isinstance(value, (list, tuple)):
-        return type(value)(moved(v) for v in value)
-    if isinstance(value, dict):
-        return {k: moved(v) for k, v in value.items()}
-    if isinstance(value, torch.device):
-        return torch.device("neuron")
-    return "neuron" if isinstance(value, str) and value == "cpu" else value
+def short_name(dtype):
+    return str(dtype).removeprefix("torch.")
 
 
-def widened(value):
-    """The same bf16 numbers as fp32: the exact reference for a bf16 result."""
-    if isinstance(value, torch.Tensor):
-        wide = value.detach().float() if value.dtype == torch.bfloat16 else value.detach()
-        return wide.requires_grad_(value.requires_grad)
-    if isinstance(value, (list, tuple)):
-        return type(value)(widened(v) for v in value)
-    if isinstance(value, dict):
-        return {k: widened(v) for k, v in value.items()}
-    return torch.float32 if value is torch.bfloat16 else value
+def entries(dtypes, wanted=lambda op: True, slow=()):
+    return [
+        pytest.param(op, dtype, id=f"{full_name(op)}-{short_name(dtype)}", marks=[pytest.mark.slow] * (dtype in slow))
+        for dtype in dtypes
+        for op in op_db
+        if wanted(op) and dtype in op.supported_dtypes("cpu")
+    ]
 
 
-def tensors(value):
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, (list, tuple)):
-        return [t for v in value for t in tensors(v)]
-    if isinstance(value, dict):
-        return [t for v in value.values() for t in tensors(v)]
-    return []
+def excused(row):
+    return any(
+        re.search(operator, row["op"].removeprefix("aten::")) and re.search(reason, row["reason"])
+        for operator, reason in UNSUPPORTED
+    )
 
 
-def call(op, sample, convert):
-    """Results and gradients of one sample."""
-    inputs = [convert(v) for v in (sample.input, sample.args, sample.kwargs)]
-    torch.manual_seed(0)
-    results = tensors(op(inputs[0], *inputs[1], **inputs[2]))
-    leaves = [t for t in tensors(inputs) if t.requires_grad]
-    roots = [t for t in results if t.requires_grad]
-    gradients = []
-    if leaves and roots:
-        torch.manual_seed(1)
-        seeds = [torch.randn(t.shape, dtype=torch.float32).to(t.dtype).to(t.device) for t in roots]
-        gradients = torch.autograd.grad(roots, leaves, seeds, allow_unused=True)
-    return [t.detach().cpu() for t in results], [None if g is None else g.detach().cpu() for g in gradients]
+def judge(op, form, dtype, found, record_property):
+    record_property("entry", full_name(op))
+    reason = REFUSED.get((op.name, form)) or REFUSED.get((op.name, form, short_name(dtype)))
+    if reason:
+        assert found, f"{op.name} works now: take it from REFUSED"
+        pytest.skip(reason)
+    host = [row for row in cases.host_runs() if not excused(row)] if form != "errors" else []
+    for row in host:
+        if row["lowered"] or not HOST_OPERATORS & {op.name, full_name(op)}:
+            found.append(("fallback", f"{row['op']}: {row['reason']}"))
+    record_property("host", ",".join(row["op"] for row in host))
+    record_property("kinds", ",".join(sorted({kind for kind, _ in found})))
+    assert not found, "\n".join(f"{kind}: {text}" for kind, text in found)
 
 
-def compare(got, expected, what, bf16_cpu=None):
-    if expected is None or got is None:
-        assert got is None and expected is None, what
-        return
-    if bf16_cpu is None:
-        torch.testing.assert_close(
-            got, expected, rtol=1e-4, atol=1e-4, equal_nan=True, check_stride=False, msg=lambda m: f"{what}: {m}"
-        )
-        return
-    if not got.is_floating_point():
-        assert got.shape == expected.shape
-        return
-    # As close to the exact value as the CPU's bf16 result, with room for another order of roundings.
-    got, expected, bf16_cpu = got.float(), expected.float(), bf16_cpu.float()
-    finite = torch.isfinite(expected) & torch.isfinite(bf16_cpu)
-    if not finite.any():
-        return
-    scale = expected[finite].abs().max()
-    allowed = 4 * (bf16_cpu - expected)[finite].abs().max() + 2e-2 * scale + 1e-3
-    error = (got - expected)[finite].abs().max()
-    assert error <= allowed, f"{what}: off by {error:.4g}, allowed {allowed:.4g} at a scale of {scale:.4g}"
+def run(check, op, dtype, limit, form, record_property):
+    found = check(
+        op,
+        dtype,
+        limit,
+        tolerance=LOOSENED.get((op.name, dtype)),
+        values=op.name not in NO_VALUES,
+        leading=LEADING_RESULTS.get(op.name),
+    )
+    judge(op, form, dtype, found, record_property)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
-@pytest.mark.parametrize("op", op_db, ids=full_name)
-def test_row_24_operator(op, dtype):
-    if op.name in SKIPPED or full_name(op) in SKIPPED:
-        pytest.skip("cannot be compared with the CPU")
-    if dtype not in op.supported_dtypes("cpu"):
-        pytest.skip("the CPU has no such kernel")
-    bf16 = dtype == torch.bfloat16
-    differentiable = op.supports_autograd and dtype in op.supported_backward_dtypes("cpu")
-    samples = list(op.sample_inputs("cpu", dtype, requires_grad=differentiable))
-    samples = samples[:: max(1, len(samples) // SAMPLES)][:SAMPLES]
-    trnsim.reset_report()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for sample in samples:
-            try:
-                cpu = call(op, sample, lambda v: v)
-                exact = call(op, sample, widened) if bf16 else cpu
-            except Exception:
-                continue  # the CPU itself refuses
-            got = call(op, sample, moved)
-            if bf16 and op.name in DISCONTINUOUS:
-                continue
-            for part, g, e, c in zip(("result", "gradient"), got, exact, cpu, strict=True):
-                assert len(g) == len(e)
-                for i, (gi, ei, ci) in enumerate(zip(g, e, c, strict=True)):
-                    compare(gi, ei, f"{part} {i} of {sample.summary()}"[:300], ci if bf16 else None)
-    used_host = {row["op"]: row["reason"] for row in trnsim.fallbacks()}
-    if used_host:
-        assert op.name in HOST_OPERATORS, f"fell back to the host: {used_host}"
-        pytest.skip(f"values agree; runs on the host: {', '.join(used_host)}")
+@pytest.mark.parametrize(
+    "op, dtype",
+    entries(
+        [torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.float16, torch.int32, torch.uint8],
+        slow={torch.float16, torch.int32, torch.uint8},
+    ),
+)
+def test_values_and_gradients(op, dtype, record_property):
+    run(cases.check_values, op, dtype, 5, "values", record_property)
 
 
-def test_every_row_of_the_table_is_registered_or_composite():
+@pytest.mark.parametrize(
+    "op, dtype", entries([torch.float32, torch.bfloat16], lambda op: op.get_inplace(), slow={torch.bfloat16})
+)
+def test_in_place(op, dtype, record_property):
+    run(cases.check_in_place, op, dtype, 4, "in_place", record_property)
+
+
+@pytest.mark.parametrize(
+    "op, dtype", entries([torch.float32, torch.bfloat16], lambda op: op.supports_out, slow={torch.bfloat16})
+)
+def test_out(op, dtype, record_property):
+    run(cases.check_out, op, dtype, 3, "out", record_property)
+
+
+@pytest.mark.parametrize("op", [pytest.param(op, id=full_name(op)) for op in op_db if op.error_inputs_func])
+def test_wrong_inputs_are_refused(op, record_property):
+    judge(op, "errors", torch.float32, cases.check_errors(op), record_property)
+
+
+def test_every_row_of_the_table_is_an_operator():
     """A lowering that no PyTorch operator reaches is a typing error."""
-    from trnsim import _C
-
     unknown = []
-    for name in _C.lowered_ops():
+    for name in cases.LOWERED_OVERLOADS:
         packet, _, overload = name.removeprefix("aten::").partition(".")
         if not hasattr(torch.ops.aten, packet) or not hasattr(getattr(torch.ops.aten, packet), overload or "default"):
             unknown.append(name)

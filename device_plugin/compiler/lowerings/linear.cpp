@@ -1,5 +1,6 @@
 #include "device_plugin/compiler/lowerings/linear.h"
 
+#include <cmath>
 #include <cstring>
 
 namespace trnsim::compiler {
@@ -34,6 +35,10 @@ void emit_integer_dot(LowerContext& c, const View& a, const View& b, const View&
 void emit_dot(LowerContext& c, const View& a, const View& b, const View& out, const View& addend,
               double alpha, double beta) {
   if (view_empty(out)) return;
+  if (!isa::is_float(out.dtype)) {  // factors in the type of the result
+    alpha = std::trunc(alpha);
+    beta = std::trunc(beta);
+  }
   bool add = addend.buffer >= 0 && beta != 0;
   if (a.sizes.back() == 0 || alpha == 0) {  // an empty sum
     MapBuilder m(c, out.sizes);

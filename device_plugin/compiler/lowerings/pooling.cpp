@@ -76,10 +76,25 @@ void lower_avg_pool(LowerContext& c) {
   if (c.num_args() > first + 5) k.divisor = c.int_or(first + 5, 0);
   const View& written = backward ? k.input : k.out;
   if (view_empty(written)) return;
-  if (backward && view_empty(k.out))
+  if (backward && view_empty(k.out)) {
     c.fill(written, 0);
-  else
+    return;
+  }
+  if (isa::is_float(written.dtype)) {
     c.emit(std::move(k));
+    return;
+  }
+  // Integers divide towards zero. A quotient that is whole comes out one rounding short at most, which the factor
+  // undoes; the next fraction below it is further away for every sum under 2^22.
+  View x = c.scratch(Dtype::kF32, k.input.sizes), quotient = c.scratch(Dtype::kF32, k.out.sizes),
+       result = k.out;
+  c.copy(x, k.input);
+  k.input = x;
+  k.out = quotient;
+  c.emit(std::move(k));
+  MapBuilder m(c, result.sizes);
+  m.output(result, m.unary(ExprOp::kTrunc, m.input(quotient) * (1 + 0x1p-22)));
+  m.emit();
 }
 
 // ---- linear resampling: one matrix [out, in] per axis

@@ -81,7 +81,15 @@ Access Ops::int_power(const Access& x, const Access& y) {
     select(result, product, set);
     if (bit < 30) base = int_binary(AluOp::kMultiply, base, base);
   }
-  return result;
+  if (y.dtype == Dtype::kU32) return result;
+  // 1 / x^n truncated is 0 unless x is 1 or -1, whose powers are right already.
+  auto differs = [&](float v) { return scalar(x, AluOp::kNotEqual, v, {}, Dtype::kI32); };
+  Access other = int_binary(AluOp::kMultiply, differs(1), differs(-1));
+  Access keep = scalar2(int_binary(AluOp::kMultiply, other, scalar(y, AluOp::kLess, 0, {}, Dtype::kI32)),
+                        AluOp::kMultiply, -1, AluOp::kAdd, 1, {}, Dtype::kI32);
+  Access kept = int_binary(AluOp::kMultiply, result, keep);
+  kept.dtype = result.dtype;
+  return kept;
 }
 
 // The engine shifts in zeros; for negative numbers the complement is shifted.
