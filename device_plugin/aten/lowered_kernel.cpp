@@ -444,10 +444,9 @@ bool partly_overlap(const at::Tensor& a, const at::Tensor& b) {
   return a_begin < b_begin + tensor_extent_bytes(b) && b_begin < a_begin + tensor_extent_bytes(a);
 }
 
-// The overlaps of results and inputs that PyTorch refuses: partial ones of pointwise operators, all of those that
-// move elements.
+// Operators that move elements refuse results in the memory of their inputs, as on the CPU. All others compute as
+// if overlapping inputs had been copied first.
 void check_overlap(const Overload& overload, const at::Tensor& written, const at::Tensor& input) {
-  if (overload.pointwise) at::assert_no_partial_overlap(written, input);
   if (overload.is_out && overload.moves_elements) at::assert_no_overlap(written, input);
 }
 

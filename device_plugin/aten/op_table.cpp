@@ -251,7 +251,6 @@ void register_lowered_ops() {
         done.erase(o->name);
         return;
       }
-      o->pointwise = functional->hasTag(at::Tag::pointwise);
       finish(*o);
       const std::string registered_as = o->name.substr(6);
       library->impl(registered_as.c_str(),
