@@ -91,6 +91,24 @@ void check_uniform(c10::Stack& stack, size_t begin) {  // (self, from, to, gener
               " > to=", to);
 }
 
+// Parameters of distributions: (self, .., number, generator) with the number at kArg.
+template <size_t kArg>
+void check_std_not_negative(c10::Stack& stack, size_t begin) {
+  const double v = stack[begin + kArg].toDouble();
+  TORCH_CHECK(v >= 0, "normal expects std >= 0.0, but found std ", v);
+}
+
+template <size_t kArg>
+void check_positive(c10::Stack& stack, size_t begin) {
+  const double v = stack[begin + kArg].toDouble();
+  TORCH_CHECK(v > 0, "expects a parameter > 0.0 (scale, rate or standard deviation), but found ", v);
+}
+
+void check_geometric(c10::Stack& stack, size_t begin) {  // (self, p, generator)
+  const double p = stack[begin + 1].toDouble();
+  TORCH_CHECK(p > 0 && p < 1, "geometric_ expects p to be in (0, 1), but got p=", p);
+}
+
 void check_multinomial(c10::Stack& stack, size_t begin) {  // (self, num_samples, ..)
   const at::Tensor& self = stack[begin].toTensor();
   constexpr int64_t kMaxCategories = 1 << 24;  // counted in FP32
@@ -129,6 +147,11 @@ PrepareFn prepare_for(const std::string& functional) {
       {"aten::convolution", &check_convolution},
       {"aten::convolution_overrideable", &check_convolution},
       {"aten::uniform", &check_uniform},
+      {"aten::normal_functional", &check_std_not_negative<2>},
+      {"aten::log_normal", &check_positive<2>},
+      {"aten::cauchy", &check_positive<2>},
+      {"aten::exponential", &check_positive<1>},
+      {"aten::geometric", &check_geometric},
       {"aten::multinomial", &check_multinomial},
       {"aten::bucketize.Tensor", &check_bucketize},
       {"aten::masked_scatter", &check_masked_scatter},

@@ -41,6 +41,11 @@ def cnn() -> nn.Module:
     )
 
 
+# Rates at which training does not amplify rounding: at 0.05 the CNN's loss curve on a CPU with one thread and with two
+# differ by 6 % after three epochs, because a tie in a max pool or at a ReLU falls the other way.
+LEARNING_RATE = {"mlp": 0.05, "cnn": 0.03}
+
+
 @dataclass
 class TrainingRun:
     losses: list[float] = field(default_factory=list)  # one per step
@@ -49,13 +54,19 @@ class TrainingRun:
 
 
 def train(
-    model: nn.Module, device: str, epochs: int = 3, batch: int = 64, max_norm: float = 1.0, progress=None
+    model: nn.Module,
+    device: str,
+    epochs: int = 3,
+    batch: int = 64,
+    max_norm: float = 1.0,
+    learning_rate: float = LEARNING_RATE["cnn"],
+    progress=None,
 ) -> TrainingRun:
     """SGD with momentum, StepLR, gradient clipping. Batches are the same on every device."""
     x_train, y_train, x_test, y_test = load()
     model = model.to(device)
     x_train, y_train, x_test = x_train.to(device), y_train.to(device), x_test.to(device)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    optimizer = torch.optim.SGD(model.parameters(), lr=learning_rate, momentum=0.9)
     schedule = torch.optim.lr_scheduler.StepLR(optimizer, step_size=1, gamma=0.7)
     run = TrainingRun()
     losses, norms = [], []

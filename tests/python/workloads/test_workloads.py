@@ -37,7 +37,7 @@ DIGITS = """
 runs = {}
 for device in ("cpu", "neuron"):
     torch.manual_seed(0)
-    runs[device] = digits.train(digits.MODEL(), device, epochs=3)
+    runs[device] = digits.train(digits.MODEL(), device, epochs=3, learning_rate=digits.LEARNING_RATE["MODEL"])
 a, b = runs["cpu"], runs["neuron"]
 done(
     loss=max(abs(p - q) / max(abs(p), 1e-3) for p, q in zip(a.losses, b.losses, strict=True)),
