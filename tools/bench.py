@@ -163,11 +163,14 @@ def speed() -> list[Row]:
         *small_op(),
         import_overhead(),
     ]
-    gemm = native("trnsim_bench_exec")
+    gflops = native("trnsim_bench_exec")["gflops"]
+    host = gflops["library_sgemm_1024"]
     for dtype in ("fp32", "bf16"):
-        share = gemm[f"tile_{dtype}_gflops"] / gemm["host_gemm_gflops"]
-        detail = f"{gemm[f'tile_{dtype}_gflops']:.0f} of {gemm['host_gemm_gflops']:.0f} GFLOP/s"
-        rows.append(Row(f"tile matmul {dtype} vs host GEMM", share, "of it", ">= 0.5", ">= 0.8", share >= 0.5, detail))
+        tile = gflops[f"tile_{dtype}_128x128x512"]
+        detail = f"{tile:.0f} of {host:.0f} GFLOP/s"
+        rows.append(
+            Row(f"tile matmul {dtype} vs host GEMM", tile / host, "of it", ">= 0.5", ">= 0.8", tile >= host / 2, detail)
+        )
     rate = native("trnsim_bench_chip")["instructions_per_s"] / 1e6
     rows.append(Row("timing only", rate, "M instructions/s", ">= 2", ">= 8", rate >= 2))
     return rows
