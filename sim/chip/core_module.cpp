@@ -138,11 +138,11 @@ void CoreModule::fail(Status status, std::string message) {
   result_.message = std::move(message);
 }
 
-TimingResult CoreModule::run(const TimedProgram& p, const config::Config& c, DataHook* h, Trace* t) {
+TimingResult CoreModule::run(const TimedProgram& p, const config::Config& c, DataHook* h, Observer* o) {
   program = &p;
   config = &c;
   hook = h;
-  trace = t;
+  observer = o;
   result_ = TimingResult{};
   base_ = static_cast<Ps>(sc_core::sc_time_stamp().value());
   semaphores.start_run();

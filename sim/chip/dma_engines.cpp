@@ -85,8 +85,8 @@ void DmaEngines::trigger(int engine, uint32_t index, const TimedOp& op, Ps now) 
   transfer.number = triggered_++;
   ++queues_[op.queue].open;
   ++in_flight_;
-  if (core_.trace != nullptr) {
-    core_.trace->transfers.push_back({static_cast<isa::Engine>(engine), index, now, first, kNever});
+  if (core_.observer != nullptr) {
+    core_.observer->trigger(transfer.number, static_cast<isa::Engine>(engine), index, now, first);
   }
   if (dma.jobs.empty()) {
     complete(t, now);
@@ -183,8 +183,8 @@ void DmaEngines::serve(size_t engine, Ps at, Ps now) {
     e.busy_until = end;
     const uint32_t t = node.transfer;
     Transfer& transfer = transfers_[t];
-    if (core_.trace != nullptr) {
-      core_.trace->packets.push_back({transfer.number, node.job->engine, node.ready, at, end});
+    if (core_.observer != nullptr) {
+      core_.observer->packet(transfer.number, node.job->engine, node.ready, at, end);
     }
     if (last) {
       e.head[q] = node.next;
@@ -208,7 +208,7 @@ void DmaEngines::complete(uint32_t t, Ps now) {
   Transfer& transfer = transfers_[t];
   const TimedOp& op = *transfer.op;
   const Ps at = transfer.complete;
-  if (core_.trace != nullptr) core_.trace->transfers[transfer.number].complete = at;
+  if (core_.observer != nullptr) core_.observer->complete(transfer.number, at);
   if (op.update != isa::SemOp::kNone) {
     core_.semaphores.update(op.update_semaphore, op.update, op.update_value, at + core_.program->visible,
                             now);

@@ -146,7 +146,7 @@ Ps EngineModule::finish(const TimedOp& op, Ps start, Ps end, Ps now) {
   if (op.update != isa::SemOp::kNone) {
     core_.semaphores.update(op.update_semaphore, op.update, op.update_value, end + program_->visible, now);
   }
-  if (core_.trace != nullptr) core_.trace->instructions.push_back({engine_, pc_, 0, start, end});
+  if (core_.observer != nullptr) core_.observer->span(engine_, pc_, 0, start, end);
   last_end_ = std::max(last_end_, end);
   ++instructions_;
   ++pc_;
@@ -165,7 +165,7 @@ Ps EngineModule::compute(const TimedOp& op, Ps ready, Ps now) {
   }
   Ps retry = 0;
   if (!acquire(op, start, now, &retry)) return retry;
-  if (!run_data()) return kNever;
+  if (!begin()) return kNever;
   Ps table = 0;
   if (op.table_set >= 0 && op.table_set != table_set_) {
     if (!op.loads_table) table = program_->table_load;
@@ -182,7 +182,7 @@ Ps EngineModule::compute(const TimedOp& op, Ps ready, Ps now) {
 
 Ps EngineModule::weight_load(const TimedOp& op, Ps ready) {
   const Ps start = std::max(ready, load_free_);
-  if (!run_data()) return kNever;
+  if (!begin()) return kNever;
   load_free_ = weights_ready_ = start + op.issue;
   const Ps end = start + op.latency + pe_clock_.idle_cycles(start, op.value);
   return finish(op, start, end, ready);
@@ -195,25 +195,24 @@ Ps EngineModule::matmul(const TimedOp& op, Ps ready, Ps now) {
       // The load half goes to the second weight buffer behind the pass before.
       const Ps load = std::max(ready, load_free_);
       load_free_ = weights_ready_ = load + op.issue;
-      if (core_.trace != nullptr) {
+      if (core_.observer != nullptr) {
         const Ps end = load + op.latency + pe_clock_.idle_cycles(load, op.shift_cycles);
-        core_.trace->instructions.push_back({engine_, pc_, 1, load, end});
+        core_.observer->span(engine_, pc_, 1, load, end);
       }
     }
     start = std::max({ready, free_, weights_ready_});
   }
   Ps retry = 0;
   if (!acquire(op, start, now, &retry)) return retry;
-  if (!run_data()) return kNever;
-  if (core_.trace != nullptr) core_.trace->pe_windows.push_back(pe_clock_.full_at(start));
+  if (!begin()) return kNever;
+  if (core_.observer != nullptr) core_.observer->matmul_clock(pe_clock_.full_at(start));
   Ps at = start, end = start;
   for (uint32_t p = 1; p <= op.passes; ++p) {
     const Ps pass_start = at;
     const Ps stream_end = pe_clock_.run(at, op.value, op.rows);
     at = stream_end + pe_clock_.idle_cycles(stream_end, program_->matmul_overhead_cycles);
     end = stream_end + program_->fill_fixed + pe_clock_.idle_cycles(stream_end, program_->fill_cycles);
-    if (core_.trace != nullptr && op.passes > 1)
-      core_.trace->instructions.push_back({engine_, pc_, p, pass_start, end});
+    if (core_.observer != nullptr && op.passes > 1) core_.observer->span(engine_, pc_, p, pass_start, end);
   }
   busy_ += at - start;
   free_ = at;
@@ -238,9 +237,9 @@ Ps EngineModule::dma(const TimedOp& op, Ps ready, Ps now) {
     if (room_at == kNever) core_.dma.wait_for_room(op.queue, number_);
     return room_at;
   }
-  if (!run_data()) return kNever;
+  if (!begin()) return kNever;
   core_.dma.trigger(number_, pc_, op, now);
-  if (core_.trace != nullptr) core_.trace->instructions.push_back({engine_, pc_, 0, now, now + op.issue});
+  if (core_.observer != nullptr) core_.observer->span(engine_, pc_, 0, now, now + op.issue);
   if (engine_ == Engine::kSync) busy_ += op.issue;
   last_end_ = std::max(last_end_, now + op.issue);
   ++instructions_;
@@ -249,10 +248,18 @@ Ps EngineModule::dma(const TimedOp& op, Ps ready, Ps now) {
   return now + std::max(op.issue, program_->dispatch);
 }
 
-bool EngineModule::run_data() {
+// Reports the instruction and has its data effect executed, where somebody wants that.
+bool EngineModule::begin() {
+  if (core_.observer != nullptr && !report_issue()) return false;
   if (core_.hook == nullptr) return true;
   if (core_.hook->execute(engine_, pc_)) return true;
   core_.fail(Status::kUserError, "");  // the hook keeps the reason
+  return false;
+}
+
+bool EngineModule::report_issue() {
+  if (core_.observer->issue(engine_, pc_, {registers_.data(), unknown_registers_})) return true;
+  core_.fail(Status::kHang, core_.observer->stop_reason());
   return false;
 }
 
@@ -273,6 +280,8 @@ void EngineModule::jump(uint32_t target) {
 }
 
 Ps EngineModule::control(const TimedOp& op, Ps now) {
+  const bool touches_memory = op.kind == OpKind::kRegLoad || op.kind == OpKind::kRegStore;
+  if (core_.observer != nullptr && !touches_memory && !report_issue()) return kNever;
   if (op.kind == OpKind::kHalt) {
     halted_ = true;
     last_end_ = std::max(last_end_, now);
@@ -307,12 +316,12 @@ Ps EngineModule::control(const TimedOp& op, Ps now) {
       break;
     case OpKind::kRegLoad:
       duration = program_->register_memory;
-      if (!run_data()) return kNever;
+      if (!begin()) return kNever;
       set(core_.hook != nullptr ? core_.hook->reg(engine_, op.reg_dst) : 0, core_.hook != nullptr);
       break;
     case OpKind::kRegStore:
       duration = program_->register_memory;
-      if (!run_data()) return kNever;
+      if (!begin()) return kNever;
       break;
     case OpKind::kBranch:
       duration = program_->branch;

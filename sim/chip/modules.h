@@ -9,6 +9,7 @@
 #include <systemc>
 #include <vector>
 
+#include "sim/chip/observer.h"
 #include "sim/chip/simulator.h"
 #include "sim/chip/timed_program.h"
 
@@ -201,7 +202,8 @@ class EngineModule : public sc_core::sc_module {
   Ps dma(const TimedOp& op, Ps ready, Ps now);
   Ps control(const TimedOp& op, Ps now);
   Ps finish(const TimedOp& op, Ps start, Ps end, Ps now);
-  bool run_data();
+  bool begin();
+  bool report_issue();
   bool unresolved(int reg, const char* use);
   void jump(uint32_t target);
 
@@ -234,7 +236,8 @@ class EngineModule : public sc_core::sc_module {
 class CoreModule : public sc_core::sc_module {
  public:
   explicit CoreModule(const sc_core::sc_module_name& name);
-  TimingResult run(const TimedProgram& program, const config::Config& config, DataHook* hook, Trace* trace);
+  TimingResult run(const TimedProgram& program, const config::Config& config, DataHook* hook,
+                   Observer* observer);
 
   Ps now() const { return static_cast<Ps>(sc_core::sc_time_stamp().value()) - base_; }
   // True when no other process acts before `at`: the caller may go on to it at once.
@@ -246,7 +249,7 @@ class CoreModule : public sc_core::sc_module {
   const TimedProgram* program = nullptr;
   const config::Config* config = nullptr;
   DataHook* hook = nullptr;
-  Trace* trace = nullptr;
+  Observer* observer = nullptr;
 
   SemaphoreFile semaphores;
   MemoryPorts ports;

@@ -25,7 +25,7 @@ struct Job {
   const TimedProgram* program;
   const config::Config* config;
   DataHook* hook;
-  Trace* trace;
+  Observer* observer;
   TimingResult result;
   bool done = false;
 };
@@ -45,7 +45,7 @@ TimingResult run_job(const Job& job) {
       core_module = new CoreModule("neuron_core");
     }
     runs.fetch_add(1, std::memory_order_relaxed);
-    return core_module->run(*job.program, *job.config, job.hook, job.trace);
+    return core_module->run(*job.program, *job.config, job.hook, job.observer);
   } catch (const std::exception& e) {
     TimingResult failed;
     failed.status = LaunchResult::Status::kNotSimulated;
@@ -130,21 +130,46 @@ SimulationThread& simulation_thread() {
   return *simulation;
 }
 
+// Keeps every event.
+class TraceRecorder : public Observer {
+ public:
+  explicit TraceRecorder(Trace* trace) : trace_(trace) {}
+  void span(isa::Engine engine, uint32_t index, uint32_t part, Ps start, Ps end) override {
+    trace_->instructions.push_back({engine, index, part, start, end});
+  }
+  void matmul_clock(bool full) override { trace_->pe_windows.push_back(full); }
+  void trigger(uint32_t, isa::Engine engine, uint32_t index, Ps at, Ps first_packet) override {
+    trace_->transfers.push_back({engine, index, at, first_packet, kNever});
+  }
+  void packet(uint32_t transfer, uint16_t dma_engine, Ps ready, Ps start, Ps end) override {
+    trace_->packets.push_back({transfer, dma_engine, ready, start, end});
+  }
+  void complete(uint32_t transfer, Ps at) override { trace_->transfers[transfer].complete = at; }
+
+ private:
+  Trace* trace_;
+};
+
 }  // namespace
 
 TimingResult run_timed(const TimedProgram& program, const config::Config& config, DataHook* hook,
-                       Trace* trace) {
-  return simulation_thread().run(Job{&program, &config, hook, trace, {}, false});
+                       Observer* observer) {
+  return simulation_thread().run(Job{&program, &config, hook, observer, {}, false});
 }
 
 TimingResult run_timing(const isa::Program& program, const config::Config& config, Trace* trace) {
+  TraceRecorder recorder(trace);
+  return run_timing(program, config, trace != nullptr ? &recorder : static_cast<Observer*>(nullptr));
+}
+
+TimingResult run_timing(const isa::Program& program, const config::Config& config, Observer* observer) {
   TimedProgram timed;
   TimingResult result;
   if (!build_timed_program(program, config, &timed, &result.message)) {
     result.status = LaunchResult::Status::kUserError;
     return result;
   }
-  return run_timed(timed, config, nullptr, trace);
+  return run_timed(timed, config, nullptr, observer);
 }
 
 uint64_t kernel_runs() { return runs.load(std::memory_order_relaxed); }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "sim/chip/device.h"
+#include "sim/chip/observer.h"
 #include "sim/chip/timed_program.h"
 
 namespace trnsim::chip {
@@ -53,12 +54,13 @@ struct TimingResult {
   LaunchStats stats;
 };
 
-// Runs on the simulation thread; the caller waits. `hook` and `trace` may be null.
+// Runs on the simulation thread; the caller waits. `hook` and `observer` may be null.
 TimingResult run_timed(const TimedProgram& program, const config::Config& config, DataHook* hook,
-                       Trace* trace);
+                       Observer* observer);
 
 // Timing of a program in memory: the entry of tests and of tools/fidelity.
 TimingResult run_timing(const isa::Program& program, const config::Config& config, Trace* trace = nullptr);
+TimingResult run_timing(const isa::Program& program, const config::Config& config, Observer* observer);
 
 // Launches that crossed to the simulation thread since the process began (the memo is tested with it).
 uint64_t kernel_runs();
