@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "sim/chip/modules.h"
-#include "sim/chip/registers.h"
+#include "sim/exec/exec.h"
 
 namespace trnsim::chip {
 
@@ -312,7 +312,7 @@ Ps EngineModule::control(const TimedOp& op, Ps now) {
       set(op.value, true);
       break;
     case OpKind::kRegAlu:
-      set(evaluate_register(op.op0, registers_[op.reg_a], operand_b()), (unknown_registers_ & sources) == 0);
+      set(exec::register_alu(op.op0, registers_[op.reg_a], operand_b()), (unknown_registers_ & sources) == 0);
       break;
     case OpKind::kRegLoad:
       duration = program_->register_memory;
@@ -327,7 +327,7 @@ Ps EngineModule::control(const TimedOp& op, Ps now) {
       duration = program_->branch;
       if (unresolved(op.reg_a, "a branch") || (!op.immediate && unresolved(op.reg_b, "a branch")))
         return kNever;
-      taken = evaluate_register(op.op0, registers_[op.reg_a], operand_b()) != 0;
+      taken = exec::register_alu(op.op0, registers_[op.reg_a], operand_b()) != 0;
       break;
     case OpKind::kJump:
       duration = program_->branch;

@@ -72,6 +72,9 @@ std::shared_ptr<const PreparedProgram> prepare(const isa::Program& program, cons
 Status run(Core& core, const PreparedProgram& program, const std::vector<HbmTensor>& hbm,
            uint64_t instruction_budget = UINT64_MAX);
 
+// What a sequencer computes on two registers: comparisons give 1 or 0, arithmetic is modulo 2^32.
+int32_t register_alu(isa::AluOp op, int32_t a, int32_t b);
+
 // True when a branch, loop count or address in some stream depends on memory contents (kRegLoad).
 bool has_data_dependent_control(const isa::Program& program);
 

@@ -225,7 +225,4 @@ void execute_reg_alu(Context&, const Prepared&);
 void execute_reg_load(Context&, const Prepared&);
 void execute_reg_store(Context&, const Prepared&);
 
-// Comparisons of registers; other operations are arithmetic modulo 2^32.
-int32_t register_alu(isa::AluOp op, int32_t a, int32_t b);
-
 }  // namespace trnsim::exec

@@ -72,7 +72,7 @@ void execute_tensor_reduce_int(Context& c, const Prepared& p) {
   std::byte* d = c.at(p, *p.dst);
   const std::byte* s = c.at(p, *p.src0);
   int64_t identity = 0;
-  const bool has_identity = reduce_identity_int(p.op0, &identity);
+  const bool has_identity = reduce_identity(p.op0, &identity);
   const auto fn = row_kernels().reduce_int[op_index(p.op0)];
   reduce_groups<int64_t>(
       p, has_identity, identity, c.work.i[0], c.work.i[1],
@@ -115,7 +115,7 @@ void execute_partition_reduce_int(Context& c, const Prepared& p) {
   const std::byte* s = c.at(p, src);
   const auto fn = row_kernels().binary_int[op_index(p.op0)];
   int64_t identity = 0;
-  const bool has_identity = reduce_identity_int(p.op0, &identity);
+  const bool has_identity = reduce_identity(p.op0, &identity);
   for_each_block(1, dst.n, [&](int, int, int64_t first, int n) {
     int64_t* acc = c.work.i[0];
     if (has_identity) {

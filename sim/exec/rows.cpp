@@ -18,39 +18,18 @@ const RowKernels& row_kernels() {
   return table;
 }
 
-bool reduce_identity(isa::AluOp op, float* value) {
-  constexpr float kInf = std::numeric_limits<float>::infinity();
+template <typename T>
+bool reduce_identity(isa::AluOp op, T* value) {
+  using Limits = std::numeric_limits<T>;
   switch (op) {
-    case isa::AluOp::kAdd:
-    case isa::AluOp::kLogicalOr:
-    case isa::AluOp::kLogicalXor:
-    case isa::AluOp::kAbsMax:
-      *value = 0;
-      return true;
-    case isa::AluOp::kMultiply:
-    case isa::AluOp::kLogicalAnd:
-      *value = 1;
-      return true;
-    case isa::AluOp::kMax:
-      *value = -kInf;
-      return true;
-    case isa::AluOp::kMin:
-    case isa::AluOp::kAbsMin:
-      *value = kInf;
-      return true;
-    default:
-      return false;
-  }
-}
-
-bool reduce_identity_int(isa::AluOp op, int64_t* value) {
-  switch (op) {
-    case isa::AluOp::kAdd:
-    case isa::AluOp::kLogicalOr:
-    case isa::AluOp::kLogicalXor:
-    case isa::AluOp::kAbsMax:
     case isa::AluOp::kBitOr:
     case isa::AluOp::kBitXor:
+      if (!Limits::is_integer) return false;
+      [[fallthrough]];
+    case isa::AluOp::kAdd:
+    case isa::AluOp::kLogicalOr:
+    case isa::AluOp::kLogicalXor:
+    case isa::AluOp::kAbsMax:
       *value = 0;
       return true;
     case isa::AluOp::kMultiply:
@@ -59,17 +38,19 @@ bool reduce_identity_int(isa::AluOp op, int64_t* value) {
       return true;
     case isa::AluOp::kBitAnd:
       *value = -1;
-      return true;
+      return Limits::is_integer;
     case isa::AluOp::kMax:
-      *value = std::numeric_limits<int64_t>::min();
+      *value = Limits::is_integer ? Limits::min() : -Limits::infinity();
       return true;
     case isa::AluOp::kMin:
     case isa::AluOp::kAbsMin:
-      *value = std::numeric_limits<int64_t>::max();
+      *value = Limits::is_integer ? Limits::max() : Limits::infinity();
       return true;
     default:
       return false;
   }
 }
+template bool reduce_identity(isa::AluOp op, float* value);
+template bool reduce_identity(isa::AluOp op, int64_t* value);
 
 }  // namespace trnsim::exec

@@ -68,8 +68,9 @@ struct RowKernels {
 
 const RowKernels& row_kernels();
 
-// Start value of a reduction. False when the operation has none (it then starts with the first element).
-bool reduce_identity(isa::AluOp op, float* value);
-bool reduce_identity_int(isa::AluOp op, int64_t* value);
+// Start value of a reduction of float or int64_t. False when the operation has none (it then starts with the
+// first element).
+template <typename T>
+bool reduce_identity(isa::AluOp op, T* value);
 
 }  // namespace trnsim::exec

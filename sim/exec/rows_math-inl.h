@@ -160,8 +160,9 @@ HWY_INLINE VD sin_d(VD x) {
   r = hn::NegMulAdd(n, hn::Set(d, -1.7411031384001463e-09), r);
   r = hn::NegMulAdd(n, hn::Set(d, -7.00686879617986e-19), r);
   const VD s = hn::Mul(r, polynomial(hn::Mul(r, r), kP));
-  // Odd n flips the sign.
-  return hn::Xor(s, hn::BitCast(d, hn::ShiftLeft<63>(hn::BitCast(du, shifted))));
+  // Odd n flips the sign. The steps would turn -0 into 0.
+  const VD flipped = hn::Xor(s, hn::BitCast(d, hn::ShiftLeft<63>(hn::BitCast(du, shifted))));
+  return hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, flipped);
 }
 
 HWY_INLINE VD atan_d(VD x) {
