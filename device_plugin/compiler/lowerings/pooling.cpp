@@ -170,6 +170,18 @@ Matrix interpolation_matrix(int64_t in, int64_t out, Mode mode, bool align_corne
   return m;
 }
 
+// Weights as PyTorch's byte images have them: 16-bit fixed point of the finest step that holds the largest one. It
+// decides which way a tie rounds; FP32 holds the weights and their sums exactly.
+Matrix fixed_point(Matrix m) {
+  float largest = 0;
+  for (float w : m) largest = std::max(largest, w);
+  int bits = 0;
+  while (bits < 22 && std::floor(0.5 + std::ldexp(largest, bits + 1)) < 32768) ++bits;
+  for (float& w : m)
+    w = static_cast<float>(std::ldexp(std::trunc(std::ldexp(w, bits) + (w < 0 ? -0.5 : 0.5)), -bits));
+  return m;
+}
+
 // Applies one matrix per trailing axis; `matrices[i]` belongs to axis rank - n + i.
 void resample(LowerContext& c, View x, const View& out, const std::vector<Matrix>& matrices) {
   if (view_empty(out)) return;
@@ -182,8 +194,19 @@ void resample(LowerContext& c, View x, const View& out, const std::vector<Matrix
     int axis = rank - n + i;
     std::vector<int64_t> sizes = x.sizes;
     sizes[static_cast<size_t>(axis)] = out.sizes[static_cast<size_t>(axis)];
-    View next = i == 0 ? out : c.scratch(Dtype::kF32, sizes);
-    emit_resample(c, x, next, axis, matrices[static_cast<size_t>(i)]);
+    bool rounds = out.dtype == Dtype::kU8;
+    View next = i == 0 && !rounds ? out : c.scratch(Dtype::kF32, sizes);
+    const Matrix& weights = matrices[static_cast<size_t>(i)];
+    emit_resample(c, x, next, axis, rounds ? fixed_point(weights) : weights);
+    if (rounds) {  // images: every pass gives the nearest byte, as on the CPU
+      MapBuilder m(c, sizes);
+      View bytes = i == 0 ? out : c.scratch(Dtype::kF32, sizes);
+      Ex nearest = m.unary(ExprOp::kFloor, m.input(next) + 0.5);
+      m.output(bytes,
+               m.binary(ExprOp::kMin, m.binary(ExprOp::kMax, nearest, m.constant(0)), m.constant(255)));
+      m.emit();
+      next = bytes;
+    }
     x = next;
   }
 }
