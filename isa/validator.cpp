@@ -218,8 +218,12 @@ void InstructionChecker::check_access(const Access& a, const OperandRule& rule, 
                                    " outside HBM; 64-bit elements exist in HBM only, DMA narrows them to ",
                                    a.dtype == Dtype::kI64 ? "int32" : "fp32"}));
   } else if (a.dtype == Dtype::kF8E4M3FN && generation_ < Generation::kTrn3 && !pure_move()) {
-    malformed(illegal_class,
-              join({what, " is fp8e4fn, which exists from trn3 on; use fp8e4 (largest value 240)"}));
+    malformed(
+        illegal_class,
+        join({what, " is fp8e4fn (float8_e4m3fn), which takes part in arithmetic from trn3 on, and the ",
+              "program is for ", name(generation_),
+              " (NCC_EVRF051); use fp8e4 (largest value 240), fp8e5 (float8_e5m2) or bf16, or choose "
+              "--config trn3"}));
   }
   const int max_dims = a.space == Space::kHbm ? kMaxDims : std::min<int>(rule.max_dims, 4);
   if (a.num_dims > max_dims) {
@@ -381,11 +385,15 @@ std::vector<Diagnostic> validate(const Program& program, Generation generation,
   return out;
 }
 
+std::string unknown_target(std::string_view target) {
+  return "unknown target '" + std::string(target) + "'; known targets: trn2, trn3";
+}
+
 std::vector<Diagnostic> validate(const Program& program, const ValidateOptions& options) {
   const auto generation = generation_from_target(program.target);
   if (generation) return validate(program, *generation, options);
   return {{Severity::kError, ErrorClass::kUserError, Engine::kSync, -1, 0,
-           "user error: unknown target '" + program.target + "'; known targets: trn2, trn3"}};
+           "user error: " + unknown_target(program.target)}};
 }
 
 }  // namespace trnsim::isa

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "isa/program.h"
@@ -34,6 +35,9 @@ std::vector<Diagnostic> validate(const Program& program, Generation generation,
                                  const ValidateOptions& options = {});
 // For the target the program names; an unknown target is a user error.
 std::vector<Diagnostic> validate(const Program& program, const ValidateOptions& options = {});
+
+// The words for a target that is no generation.
+std::string unknown_target(std::string_view target);
 
 // The first error, or nullptr.
 const Diagnostic* first_error(const std::vector<Diagnostic>& diagnostics);

@@ -1,5 +1,7 @@
 #include "device_plugin/aten/api.h"
 
+#include <algorithm>
+
 #include "device_plugin/aten/allocator.h"
 #include "device_plugin/aten/fallback.h"
 #include "device_plugin/aten/generator.h"
@@ -64,6 +66,19 @@ std::vector<std::string> lowered_ops() {
   for (const LoweredRow& row : lowered_rows()) names.emplace_back(row.name);
   return names;
 }
+
+Progress progress() {
+  Progress p{};
+  if (!initialized()) return p;
+  const Waiting w = waiting();
+  p.wait_s = w.seconds;
+  p.entries = w.entries;
+  for (int i = 0; i < trnsim::aten::device_count(); ++i)
+    if (queue_exists(static_cast<c10::DeviceIndex>(i)))
+      p.simulated_ps = std::max(p.simulated_ps, nrt().trnsim_simulated_ps(static_cast<uint32_t>(i)));
+  return p;
+}
+void watch_waits(void (*ended)()) { trnsim::aten::watch_waits(ended); }
 
 void clear_op_tracking() { trnsim::aten::clear_op_tracking(); }
 std::vector<std::string> executed_ops() { return trnsim::aten::executed_ops(); }

@@ -25,6 +25,15 @@ struct Caches {
 Caches caches();
 std::vector<std::string> lowered_ops();
 
+// progress of waits
+struct Progress {
+  double wait_s;     // 0: no thread waits
+  uint64_t entries;  // operators still to be executed
+  int64_t simulated_ps;
+};
+Progress progress();
+void watch_waits(void (*ended)());
+
 // op tracking
 void clear_op_tracking();
 std::vector<std::string> executed_ops();

@@ -2,6 +2,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <atomic>
 #include <exception>
 
 #include "device_plugin/aten/api.h"
@@ -15,6 +16,16 @@ namespace {
 std::string first_part(const std::string& text) {
   const size_t at = text.find("\nException raised from");
   return at == std::string::npos ? text : text.substr(0, at);
+}
+
+// The display of progress: a Python function that clears it, and whether there is something to clear.
+PyObject* clear_display = nullptr;
+std::atomic<bool> display_shown{false};
+
+void wait_ended() {
+  if (!display_shown.exchange(false)) return;
+  const py::gil_scoped_acquire gil;
+  py::reinterpret_borrow<py::object>(clear_display)();
 }
 
 }  // namespace
@@ -48,6 +59,16 @@ PYBIND11_MODULE(_C, m) {
     return py::make_tuple(c.hits, c.misses, c.compiles, c.compile_us);
   });
   m.def("lowered_ops", &api::lowered_ops);
+
+  m.def("watch_waits", [](py::object clear) {
+    clear_display = clear.release().ptr();
+    api::watch_waits(&wait_ended);
+  });
+  m.def("display_shown", [] { display_shown = true; });
+  m.def("progress", [] {
+    const auto p = api::progress();
+    return py::make_tuple(p.wait_s, p.entries, p.simulated_ps);
+  });
 
   m.def("clear_op_tracking", &api::clear_op_tracking);
   m.def("executed_ops", &api::executed_ops);

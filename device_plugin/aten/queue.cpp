@@ -42,6 +42,35 @@ bool spin_until(Done done) {
   return done();
 }
 
+std::atomic<void (*)()> wait_ended{nullptr};  // set: waits are watched
+std::atomic<int64_t> wait_since_ns{0};
+
+int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+// The time of the outermost of the waits that overlap.
+class WatchedWait {
+ public:
+  WatchedWait() {
+    int64_t none = 0;
+    if (wait_ended.load(std::memory_order_relaxed) != nullptr)
+      mine_ = wait_since_ns.compare_exchange_strong(none, now_ns());
+  }
+  ~WatchedWait() {
+    if (!mine_) return;
+    wait_since_ns = 0;
+    wait_ended.load()();
+  }
+  WatchedWait(const WatchedWait&) = delete;
+  WatchedWait& operator=(const WatchedWait&) = delete;
+
+ private:
+  bool mine_ = false;
+};
+
 }  // namespace
 
 Queue::Queue(c10::DeviceIndex device) : device_(device), ring_(kCapacity) {
@@ -109,6 +138,8 @@ bool Queue::run_some() {
 
 void Queue::wait_for(uint64_t sequence) {
   auto done = [&] { return completed_.load(std::memory_order_seq_cst) >= sequence; };
+  if (done()) return;
+  const WatchedWait watched;
   while (!done()) {
     // A waiting thread runs the entries itself when the worker is not at it: no thread has to be woken.
     if (executing_.try_lock()) {
@@ -173,6 +204,17 @@ void stop_all_queues() {
   for (auto& slot : queues)
     if (Queue* q = slot.load()) q->stop();
 }
+
+Waiting waiting() {
+  Waiting w;
+  const int64_t since = wait_since_ns.load();
+  if (since != 0) w.seconds = static_cast<double>(now_ns() - since) * 1e-9;
+  for (auto& slot : queues)
+    if (Queue* q = slot.load()) w.entries += q->pending();
+  return w;
+}
+
+void watch_waits(void (*ended)()) { wait_ended = ended; }
 
 c10::DeviceIndex current_device() { return thread_device; }
 

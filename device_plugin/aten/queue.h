@@ -48,6 +48,7 @@ class Queue {
     f();
   }
   bool reached(uint64_t sequence) const { return completed_.load(std::memory_order_acquire) >= sequence; }
+  uint64_t pending() const { return submitted_.load() - completed_.load(); }
   uint64_t last_submitted() const { return submitted_.load(std::memory_order_acquire); }
   c10::DeviceIndex device() const { return device_; }
   void stop();  // at process exit: runs what is queued and ends the worker
@@ -97,6 +98,15 @@ uint64_t Queue::submit(Fill&& fill) {
 Queue& queue(c10::DeviceIndex device);  // starts the worker on first use
 bool queue_exists(c10::DeviceIndex device);
 void stop_all_queues();
+
+// ---- what a display of progress needs to know
+struct Waiting {
+  double seconds = 0;    // how long a thread has been waiting for a queue; 0: none does
+  uint64_t entries = 0;  // still to be executed, all queues
+};
+Waiting waiting();
+// From now on waits are timed, and `ended` runs in the thread that waited before it goes on.
+void watch_waits(void (*ended)());
 
 // ---- the current device and streams of a thread
 c10::DeviceIndex current_device();

@@ -160,8 +160,6 @@ int device_count() {
 
 const std::string& target() {
   static const std::string name = [] {
-    const char* forced = std::getenv("NEURON_PLATFORM_TARGET_OVERRIDE");
-    if (forced != nullptr && *forced != 0) return std::string(forced);
     const std::string named = json_string(nrt().trnsim_config_json(), "target");
     return named.empty() ? std::string("trn2") : named;
   }();

@@ -33,6 +33,12 @@ bool ContainerProgram::open(const uint8_t* container, size_t bytes, const std::s
                                                     : LoadError::Kind::kInvalid;
     return false;
   }
+  if (!isa::generation_from_target(container_.target)) {
+    error->kind = LoadError::Kind::kWrongTarget;
+    error->message =
+        "user error: program '" + container_.name + "': " + isa::unknown_target(container_.target);
+    return false;
+  }
   if (container_.target != target) {
     error->kind = LoadError::Kind::kWrongTarget;
     error->message = "user error: program '" + container_.name + "' was compiled for " + container_.target +

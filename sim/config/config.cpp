@@ -6,11 +6,13 @@
 
 #include <algorithm>
 #include <boost/json.hpp>
+#include <cerrno>
 #include <charconv>
 #include <cmath>
+#include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <map>
-#include <sstream>
 
 #include "sim/config/builtin.h"
 #include "sim/config/config.pb.h"
@@ -22,6 +24,7 @@ namespace pb = google::protobuf;
 using proto::ConfigFile;
 
 constexpr int kMaxBaseDepth = 8;
+constexpr size_t kMaxFileBytes = size_t{1} << 20;  // a configuration is text of a few kilobytes
 
 const Builtin* find_builtin(std::string_view name) {
   for (const Builtin& b : builtins()) {
@@ -30,37 +33,45 @@ const Builtin* find_builtin(std::string_view name) {
   return nullptr;
 }
 
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
+// Edits from `word` to the nearest part of `name` (so that a bare "bandwidth" is near "stack_bandwidth"), or to
+// all of it.
+size_t edit_distance(std::string_view word, std::string_view name, bool to_a_part) {
+  std::vector<size_t> row(name.size() + 1, 0);
+  for (size_t j = 0; !to_a_part && j <= name.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= word.size(); ++i) {
     size_t diagonal = row[0];
     row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
+    for (size_t j = 1; j <= name.size(); ++j) {
       const size_t up = row[j];
-      row[j] = std::min({up + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      row[j] = std::min({up + 1, row[j - 1] + 1, diagonal + (word[i - 1] == name[j - 1] ? 0 : 1)});
       diagonal = up;
     }
   }
-  return row[b.size()];
+  return to_a_part ? *std::min_element(row.begin(), row.end()) : row.back();
 }
 
-// The candidate within a distance that still looks like a slip of the pen, else empty.
-std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
-  std::string best;
-  size_t best_distance = std::max<size_t>(3, word.size() / 2) + 1;
+struct Nearest {
+  std::string name;
+  bool near = false;  // close enough to be a slip of the pen
+};
+
+Nearest nearest(std::string_view word, const std::vector<std::string>& candidates) {
+  Nearest best;
+  std::pair<size_t, size_t> distance{SIZE_MAX, SIZE_MAX};
   for (const std::string& c : candidates) {
-    const size_t d = edit_distance(word, c);
-    if (d < best_distance) {
-      best_distance = d;
-      best = c;
+    const std::pair<size_t, size_t> d{edit_distance(word, c, true), edit_distance(word, c, false)};
+    if (d < distance) {
+      distance = d;
+      best.name = c;
     }
   }
+  best.near = distance.first <= word.size() / 4 || distance.second <= std::max<size_t>(3, word.size() / 2);
   return best;
 }
 
-std::string suggestion(const std::string& name) {
-  return name.empty() ? "" : "; did you mean '" + name + "'?";
+std::string suggestion(const Nearest& n) {
+  if (n.near) return "; did you mean '" + n.name + "'?";
+  return n.name.empty() ? "" : "; the nearest name is '" + n.name + "'";
 }
 
 std::string number_text(double v) {
@@ -77,6 +88,35 @@ const std::vector<std::string>& all_keys() {
     return k;
   }();
   return keys;
+}
+
+std::vector<std::string> names_of(std::string_view group) {
+  std::vector<std::string> names;
+  const std::string prefix = std::string(group) + ".";
+  for (const std::string& k : all_keys())
+    if (k.rfind(prefix, 0) == 0) names.push_back(k.substr(prefix.size()));
+  return names;
+}
+
+// The parameter that `key` may have meant: of its group when it names one, else by the parameter's name alone.
+Nearest nearest_parameter(std::string_view key) {
+  const size_t dot = key.find('.');
+  const std::string_view group = key.substr(0, dot);
+  if (dot != std::string_view::npos && !names_of(group).empty()) {
+    Nearest n = nearest(key.substr(dot + 1), names_of(group));
+    n.name = std::string(group) + "." + n.name;
+    return n;
+  }
+  if (dot != std::string_view::npos) return nearest(key, all_keys());
+  std::vector<std::string> names;
+  for (const std::string& k : all_keys()) names.push_back(k.substr(k.find('.') + 1));
+  Nearest n = nearest(key, names);
+  n.name = all_keys()[static_cast<size_t>(std::find(names.begin(), names.end(), n.name) - names.begin())];
+  return n;
+}
+
+std::string key_suggestion(std::string_view key) {
+  return suggestion(nearest_parameter(key)) + " (`trnsim config show` lists all)";
 }
 
 struct FieldPath {
@@ -207,7 +247,7 @@ bool parse_text(const std::string& path, const std::string& text, const std::str
       const auto at = tree.GetLocation(ConfigFile::descriptor()->FindFieldByName("provenance"), i);
       *error = "user error: " + path + ":" + std::to_string(at.line + 1) + ":" +
                std::to_string(at.column + 1) + ": provenance of unknown parameter '" + key + "'" +
-               suggestion(nearest_key(key));
+               key_suggestion(key);
       return false;
     }
   }
@@ -251,6 +291,37 @@ bool parse_text(const std::string& path, const std::string& text, const std::str
   return true;
 }
 
+// False with the reason when the file is not text of a sensible size.
+bool read_text(const std::string& path, std::string* text, std::string* why) {
+  std::error_code code;
+  const auto status = std::filesystem::status(path, code);
+  if (!std::filesystem::exists(status)) {
+    *why = "no such file";
+    return false;
+  }
+  if (std::filesystem::is_directory(status)) {
+    *why = "it is a folder";
+    return false;
+  }
+  std::ifstream in(path, std::ios::binary);
+  if (!in) {
+    *why = std::strerror(errno);
+    return false;
+  }
+  text->resize(kMaxFileBytes + 1);  // one more than allowed: devices have no end
+  in.read(text->data(), static_cast<std::streamsize>(text->size()));
+  text->resize(static_cast<size_t>(in.gcount()));
+  if (in.bad()) {
+    *why = std::strerror(errno);
+    return false;
+  }
+  if (text->find('\0') != std::string::npos || text->size() > kMaxFileBytes) {
+    *why = text->size() > kMaxFileBytes ? "it is larger than 1 MiB" : "it is a binary file";
+    return false;
+  }
+  return true;
+}
+
 bool parse(std::string_view name_or_file, const std::string& directory, int depth, Parsed* out,
            std::string* error) {
   if (const Builtin* b = find_builtin(name_or_file)) {
@@ -258,19 +329,18 @@ bool parse(std::string_view name_or_file, const std::string& directory, int dept
   }
   std::string path(name_or_file);
   if (!directory.empty() && !path.empty() && path[0] != '/') path = directory + "/" + path;
-  std::ifstream in(path);
-  std::ostringstream text;
-  if (in) text << in.rdbuf();
-  if (!in || path.empty()) {
+  std::string text, why;
+  if (!read_text(path, &text, &why)) {
     std::string names;
     for (const Builtin& b : builtins()) names += (names.empty() ? "" : ", ") + b.name;
+    const Nearest name = nearest(name_or_file, builtin_names());
     *error = "user error: configuration '" + path + "' is neither a built-in name (" + names +
-             ") nor a readable file" + suggestion(nearest(name_or_file, builtin_names()));
+             ") nor a configuration file: " + why + (name.near ? suggestion(name) : "");
     return false;
   }
   const size_t slash = path.find_last_of('/');
-  return parse_text(path, text.str(), "", slash == std::string::npos ? "." : path.substr(0, slash), depth,
-                    out, error);
+  return parse_text(path, text, "", slash == std::string::npos ? "." : path.substr(0, slash), depth, out,
+                    error);
 }
 
 bool fill(const ConfigFile& values, Config* config, std::string* error) {
@@ -348,16 +418,6 @@ std::vector<std::string> builtin_names() {
   return names;
 }
 
-std::string nearest_key(std::string_view key) {
-  // A bare parameter name finds its group.
-  if (key.find('.') == std::string_view::npos) {
-    for (const std::string& k : all_keys()) {
-      if (k.substr(k.find('.') + 1) == key) return k;
-    }
-  }
-  return nearest(key, all_keys());
-}
-
 bool set(Config& config, std::string_view key, std::string_view value, std::string* error) {
   const std::string text = strip(value);
   bool found = false;
@@ -373,6 +433,11 @@ bool set(Config& config, std::string_view key, std::string_view value, std::stri
     } else {
       T v{};
       const auto r = std::from_chars(text.data(), text.data() + text.size(), v);
+      if (r.ec == std::errc::result_out_of_range) {
+        problem = std::string(key) + " = " + text + " is outside its range " +
+                  number_text(param(path.field).min()) + " to " + number_text(param(path.field).max());
+        return;
+      }
       if (r.ec != std::errc() || r.ptr != text.data() + text.size() || text.empty()) {
         problem = std::string(key) + " needs " + (std::is_same_v<T, double> ? "a number" : "an integer") +
                   " in " + param(path.field).unit() + ", got '" + text + "'";
@@ -382,7 +447,7 @@ bool set(Config& config, std::string_view key, std::string_view value, std::stri
       if (problem.empty()) target = v;
     }
   });
-  if (!found) problem = "unknown parameter '" + std::string(key) + "'" + suggestion(nearest_key(key));
+  if (!found) problem = "unknown parameter '" + std::string(key) + "'" + key_suggestion(key);
   if (problem.empty()) {
     const std::string k(key);
     auto& list = config.provenance;
@@ -409,6 +474,7 @@ std::optional<Config> load(std::string_view name_or_file, std::string_view overr
   for (auto& [key, p] : parsed.provenance) config.provenance.push_back(p);
 
   int index = 0;
+  std::map<std::string, std::string> set_by;  // key -> its override
   for (size_t at = 0; at < overrides.size();) {
     const size_t comma = std::min(overrides.find(',', at), overrides.size());
     const std::string item = strip(overrides.substr(at, comma - at));
@@ -422,9 +488,13 @@ std::optional<Config> load(std::string_view name_or_file, std::string_view overr
       return std::nullopt;
     }
     std::string problem;
-    if (!set(config, strip(std::string_view(item).substr(0, equals)),
-             std::string_view(item).substr(equals + 1), &problem)) {
+    const std::string key = strip(std::string_view(item).substr(0, equals));
+    if (!set(config, key, std::string_view(item).substr(equals + 1), &problem)) {
       *error = "user error: " + where + problem.substr(std::string("user error: ").size());
+      return std::nullopt;
+    }
+    if (const auto [before, fresh] = set_by.emplace(key, item); !fresh) {
+      *error = "user error: " + where + "the parameter is already set by '" + before->second + "'";
       return std::nullopt;
     }
   }

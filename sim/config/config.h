@@ -62,9 +62,6 @@ struct Difference {
 };
 std::vector<Difference> diff(const Config& a, const Config& b);
 
-// Valid key closest to `key` by edit distance; empty when nothing is near.
-std::string nearest_key(std::string_view key);
-
 // Changes one value of a loaded configuration, with the checks of an override.
 bool set(Config& config, std::string_view key, std::string_view value, std::string* error);
 

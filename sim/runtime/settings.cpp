@@ -1,10 +1,16 @@
 #include "sim/runtime/settings.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <sstream>
+
+#include "isa/names.h"
+#include "isa/validator.h"
+#include "sim/driver/faults.h"
+#include "sim/runtime/output_file.h"
 
 extern char** environ;
 
@@ -14,32 +20,8 @@ namespace {
 
 constexpr double kDefaultExecTimeoutSeconds = 30;
 
-size_t edit_distance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t up = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0u : 1u)});
-      diagonal = up;
-    }
-  }
-  return row[b.size()];
-}
-
 std::string nearest(const std::string& word, const std::vector<std::string>& names) {
-  std::string best;
-  size_t distance = SIZE_MAX;
-  for (const auto& n : names) {
-    const size_t d = edit_distance(word, n);
-    if (d < distance) {
-      distance = d;
-      best = n;
-    }
-  }
-  return best;
+  return std::string(isa::nearest_name(word, {names.begin(), names.end()}));  // empty: none is near
 }
 
 std::vector<std::string> split(const std::string& text, char separator) {
@@ -53,17 +35,23 @@ bool check_values(const std::string& name, const std::string& value, const std::
                   std::string* error) {
   const auto values = split(allowed, '|');
   if (std::find(values.begin(), values.end(), value) != values.end()) return true;
+  const std::string near = nearest(value, values);
   *error = "user error: " + name + "='" + value + "'; the values are " + allowed +
-           " (nearest: " + nearest(value, values) + ")";
+           (near.empty() ? "" : " (nearest: " + near + ")");
   return false;
 }
 
-// Unknown names and values of our own variables: a silent default would make a study wrong.
+std::string lower_case(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+// Unknown names and values of our own variables, and unknown values of the public ones: a silent default would
+// make a study wrong.
 bool check_environment(std::string* error) {
   std::vector<std::string> names;
   for (const auto& v : environment_variables()) names.emplace_back(v.name);
   for (char** e = environ; *e != nullptr; ++e) {
-    if (std::strncmp(*e, "TRNSIM_", 7) != 0) continue;
     const char* eq = std::strchr(*e, '=');
     if (eq == nullptr) continue;
     const std::string name(*e, static_cast<size_t>(eq - *e));
@@ -71,12 +59,18 @@ bool check_environment(std::string* error) {
     const EnvironmentVariable* known = nullptr;
     for (const auto& v : environment_variables())
       if (name == v.name) known = &v;
+    const bool own = name.rfind("TRNSIM_", 0) == 0;
+    if (known == nullptr && !own) continue;
     if (known == nullptr) {
-      *error = "user error: unknown environment variable " + name + "; the nearest name is " +
-               nearest(name, names);
+      const std::string near = nearest(name, names);
+      *error =
+          "user error: unknown environment variable " + name +
+          (near.empty() ? "; docs/runtime.md lists those of the simulator" : "; the nearest name is " + near);
       return false;
     }
-    if (!value.empty() && known->values[0] != '\0' && !check_values(name, value, known->values, error))
+    // Flags of the framework are read without regard to case, as its own are.
+    const std::string text = own ? value : lower_case(value);
+    if (!value.empty() && known->values[0] != '\0' && !check_values(name, text, known->values, error))
       return false;
     // Switches of parts that do not exist yet: to accept them would promise an output that never comes.
     const bool wants_checks = name == "TRNSIM_CHECK" && value != "off";
@@ -183,14 +177,13 @@ bool read_cores(Settings* s, std::string* error) {
 bool read_log(Settings* s, std::string* error) {
   std::string level = env("NEURON_RT_LOG_LEVEL");
   if (const std::string own = env("NEURON_RT_LOG_LEVEL_NRT"); !own.empty()) level = own;
-  std::transform(level.begin(), level.end(), level.begin(), [](unsigned char c) { return std::toupper(c); });
   static const std::vector<std::pair<std::string, LogLevel>> kLevels = {
-      {"CRITICAL", LogLevel::kCritical}, {"ERROR", LogLevel::kError}, {"WARNING", LogLevel::kWarning},
-      {"WARN", LogLevel::kWarning},      {"INFO", LogLevel::kInfo},   {"DEBUG", LogLevel::kDebug},
-      {"TRACE", LogLevel::kDebug}};
+      {"critical", LogLevel::kCritical}, {"error", LogLevel::kError}, {"warning", LogLevel::kWarning},
+      {"warn", LogLevel::kWarning},      {"info", LogLevel::kInfo},   {"debug", LogLevel::kDebug},
+      {"trace", LogLevel::kDebug}};
   if (!level.empty()) {
-    const auto it =
-        std::find_if(kLevels.begin(), kLevels.end(), [&](const auto& l) { return l.first == level; });
+    const auto it = std::find_if(kLevels.begin(), kLevels.end(),
+                                 [&](const auto& l) { return l.first == lower_case(level); });
     if (it == kLevels.end()) {
       *error = "user error: NEURON_RT_LOG_LEVEL='" + level +
                "'; the values are CRITICAL, ERROR, WARNING, INFO, DEBUG";
@@ -202,9 +195,25 @@ bool read_log(Settings* s, std::string* error) {
   return true;
 }
 
+// The chip that NEURON_PLATFORM_TARGET_OVERRIDE asks for, by the names of the public tools; empty: none.
+bool read_platform_target(std::string* target, std::string* error) {
+  const std::string name = env("NEURON_PLATFORM_TARGET_OVERRIDE");
+  static const std::pair<const char*, const char*> kNames[] = {
+      {"trn2", "trn2"}, {"gen3", "trn2"}, {"trn3", "trn3"}, {"gen4", "trn3"}};
+  for (const auto& [known, chip] : kNames)
+    if (name == known) *target = chip;
+  if (name.empty() || !target->empty()) return true;
+  const bool older = name == "trn1" || name == "inf2" || name == "gen2";
+  *error = older ? "not simulated: NEURON_PLATFORM_TARGET_OVERRIDE='" + name + "', a chip before trn2; "
+                 : "user error: NEURON_PLATFORM_TARGET_OVERRIDE: " + isa::unknown_target(name) + "; ";
+  *error += "unset it, or use trn2 (gen3) or trn3 (gen4)";
+  return false;
+}
+
 }  // namespace
 
 const std::vector<EnvironmentVariable>& environment_variables() {
+  static const char* const kFlag = "0|1|false|true";
   static const std::vector<EnvironmentVariable> kAll = {
       {"TRNSIM_CONFIG", "", "configuration: a built-in name or a file"},
       {"TRNSIM_SET", "", "overrides: a.b=1,c.d=2"},
@@ -217,12 +226,19 @@ const std::vector<EnvironmentVariable>& environment_variables() {
       {"TRNSIM_INT64", "narrow|exact", "64-bit integers"},
       {"TRNSIM_MEMO", "on|off", "reuse of the simulated time of repeated programs"},
       {"TRNSIM_POISON", "off|small|all", "which new device memory is filled with NaN"},
+      {"TRNSIM_PROGRESS", "on|off", "show on the terminal what a long wait is for; `trnsim run` sets it"},
       {"TRNSIM_RUN_DIR", "", "directory of a machine shared between processes"},
       {"TRNSIM_FAULT", "", "faults to inject: name[:count[:skip]],..."},
       {"TRNSIM_SOURCE_DIR", "", "source tree, for tests"},
       {"TRNSIM_JOBS", "", "parallel compile jobs of tools/setup"},
       {"TRNSIM_TORCH", "", "the PyTorch that tools/setup installs"},
       {"TRNSIM_BUILD_TESTS", "", "whether a build holds the tests"},
+      {"NEURON_LAUNCH_BLOCKING", kFlag, "every call waits for its result"},
+      {"TORCH_NEURONX_FALLBACK_ONLY_FOR_UNIMPLEMENTED_OPS", kFlag,
+       "an operator with a lowering stays on the device"},
+      {"TORCH_NEURONX_DISABLE_NEFF_CACHE", kFlag, "no programs kept between processes"},
+      {"TORCH_NEURONX_NEFF_DISABLE_CACHE", kFlag, "the same"},
+      {"TORCH_NEURONX_PRESERVE_COMPILATION_ARTIFACTS", kFlag, "write graphs, kernels and streams as text"},
   };
   return kAll;
 }
@@ -241,11 +257,18 @@ const char* mode_name(chip::Mode mode) {
 bool read_settings(const Request& request, Settings* out, std::string* error) {
   if (!check_environment(error)) return false;
   Settings s;
-  std::string name = request.config.value_or(env("TRNSIM_CONFIG"));
-  if (name.empty()) name = "trn2";
+  std::string name = request.config.value_or(env("TRNSIM_CONFIG")), platform;
+  if (!read_platform_target(&platform, error)) return false;
+  if (name.empty()) name = platform.empty() ? "trn2" : platform;
   auto config = config::load(name, request.overrides.value_or(env("TRNSIM_SET")), error);
   if (!config) return false;
   s.config = std::move(*config);
+  if (!platform.empty() && s.config.chip.generation != platform) {
+    *error = "user error: NEURON_PLATFORM_TARGET_OVERRIDE asks for " + platform +
+             ", and the configuration '" + name + "' is a " + s.config.chip.generation +
+             "; unset one of the two";
+    return false;
+  }
 
   std::string mode = request.mode.value_or(env("TRNSIM_MODE"));
   if (mode.empty()) mode = "both";
@@ -288,8 +311,25 @@ bool read_settings(const Request& request, Settings* out, std::string* error) {
              : poison == "all" ? driver::Poison::kAll
                                : driver::Poison::kSmall;
   s.faults = env("TRNSIM_FAULT");
+  if (driver::Faults asked; !s.faults.empty()) {
+    if (const driver::Status status = asked.parse(s.faults); !status.ok()) {
+      *error = status.message;
+      return false;
+    }
+  }
   s.memo = env("TRNSIM_MEMO") != "off";
   s.report_file = env("TRNSIM_JSON");
+  if (s.report_file == "-") {
+    *error =
+        "user error: TRNSIM_JSON=- in a program of your own; `trnsim run --json -` writes to the standard "
+        "output";
+    return false;
+  }
+  if (std::string why; !s.report_file.empty() && !can_write(s.report_file, &why)) {
+    *error =
+        "user error: the report cannot be written to '" + s.report_file + "' (--json, TRNSIM_JSON): " + why;
+    return false;
+  }
   *out = std::move(s);
   return true;
 }

@@ -14,7 +14,8 @@
 
 namespace trnsim::runtime {
 
-// Every TRNSIM_* variable of the product; one that is not here is a typing error of the user.
+// Every TRNSIM_* variable of the product: one that is not here is a typing error of the user. And those of the
+// public NEURON_* variables that take one of a few values.
 struct EnvironmentVariable {
   const char* name;
   const char* values;  // "a|b|c", or empty: free text

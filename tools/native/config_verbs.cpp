@@ -1,6 +1,8 @@
 // config list / show / check / diff / explain, from what the runtime library says about its configuration.
+#include <algorithm>
 #include <boost/json.hpp>
 #include <iostream>
+#include <iterator>
 #include <optional>
 
 #include "sim/runtime/nrt.h"
@@ -96,33 +98,50 @@ int diff(const std::string& a, const std::string& b) {
   return kGood;
 }
 
+int check(const std::string& what, const std::string& overrides) {
+  int code = kGood;
+  const auto config = load(what, overrides, &code);
+  if (!config) return code;
+  std::cout << get(*config, "name") << ": good\n";
+  return kGood;
+}
+
+void explain(const json::object& p) {
+  std::cout << get(p, "key") << '\n';
+  for (const char* field : {"doc", "value", "default", "unit", "min", "max", "origin", "source", "band"})
+    if (p.if_contains(field) != nullptr) std::cout << "  " << pad(field, 10) << get(p, field) << '\n';
+}
+
+// One parameter, or all of a group.
 int explain(const std::string& key, const std::string& name) {
   int code = kGood;
   const auto config = load(name, "", &code);
   if (!config) return code;
+  bool found = false;
   for (const auto& v : config->at("parameters").as_array()) {
-    const auto& p = v.as_object();
-    if (get(p, "key") != key) continue;
-    std::cout << key << '\n';
-    for (const char* field : {"doc", "value", "default", "unit", "min", "max", "origin", "source", "band"})
-      if (p.if_contains(field) != nullptr) std::cout << "  " << pad(field, 10) << get(p, field) << '\n';
-    return kGood;
+    const std::string candidate = get(v.as_object(), "key");
+    if (candidate != key && candidate.rfind(key + ".", 0) != 0) continue;
+    explain(v.as_object());
+    found = true;
   }
-  // The loader knows the nearest name.
-  load(name, key + "=1", &code);
-  return kFailed;
+  if (found) return kGood;
+  // The loader knows the nearest name; its words begin with the override that was never given.
+  trnsim_configure(nullptr, (key + "=").c_str(), nullptr);
+  const std::string text = trnsim_last_error();
+  const size_t words = text.find("unknown parameter");
+  return complain("user error: " + (words == std::string::npos ? text : text.substr(words)), kFailed);
 }
 
 }  // namespace
 
 int config_verb(const Arguments& arguments) {
   const std::string usage =
-      "config list | show [NAME|FILE] [--set key=value] [--json] | check FILE | diff A B | explain KEY "
-      "[--config NAME]";
+      "config list | show [NAME|FILE] [--set key=value] [--json] | check [NAME|FILE] [--set key=value] | "
+      "diff A B | explain KEY [--config NAME|FILE]";
   po::options_description options("options");
   options.add_options()("verb", po::value<std::string>(), "list, show, check, diff, explain")(
-      "what", po::value<std::vector<std::string>>(), "names, files or a key")(
-      "set", po::value<std::vector<std::string>>()->composing(), "key=value, repeatable")(
+      "what", po::value<Arguments>(), "names, files or a key")("set", po::value<Arguments>()->composing(),
+                                                               "key=value, repeatable")(
       "config", po::value<std::string>()->default_value(""), "configuration: name or file")("json",
                                                                                             "as JSON");
   po::positional_options_description positional;
@@ -130,23 +149,39 @@ int config_verb(const Arguments& arguments) {
   int code = kGood;
   const auto map = parse(arguments, usage, options, positional, &code);
   if (!map) return code;
-  const std::string verb = map->count("verb") == 0 ? "" : (*map)["verb"].as<std::string>();
+  struct Verb {
+    const char* name;
+    size_t least, most;  // arguments
+    std::vector<std::string> options;
+  };
+  static const Verb kVerbs[] = {{"list", 0, 0, {}},
+                                {"show", 0, 1, {"set", "json", "config"}},
+                                {"check", 0, 1, {"set"}},
+                                {"diff", 2, 2, {}},
+                                {"explain", 1, 1, {"config"}}};
+  const std::string name = map->count("verb") == 0 ? "" : (*map)["verb"].as<std::string>();
   const Arguments what = map->count("what") == 0 ? Arguments{} : (*map)["what"].as<Arguments>();
+  const auto refuse = [&](const std::string& why) {
+    return complain("user error: config " + name + why + "\nusage: " + command_name + " " + usage, kUsage);
+  };
+  const auto verb =
+      std::find_if(std::begin(kVerbs), std::end(kVerbs), [&](const Verb& v) { return name == v.name; });
+  if (verb == std::end(kVerbs)) return refuse(name.empty() ? "needs a verb" : " is no verb");
+  if (what.size() < verb->least || what.size() > verb->most)
+    return refuse(" with " + std::to_string(what.size()) + " arguments");
+  for (const char* option : {"set", "config", "json"})
+    if (map->count(option) != 0 && !(*map)[option].defaulted() &&
+        std::find(verb->options.begin(), verb->options.end(), option) == verb->options.end())
+      return refuse(std::string(" takes no --") + option);
+
+  const std::string overrides = joined(*map, "set");
   const std::string config = (*map)["config"].as<std::string>();
-  const auto arity = [&](size_t least, size_t most) { return what.size() >= least && what.size() <= most; };
-  if (verb == "list" && arity(0, 0)) return list();
-  if (verb == "show" && arity(0, 1))
-    return show(what.empty() ? config : what[0], joined(*map, "set"), map->count("json") != 0);
-  if (verb == "check" && arity(1, 1)) {
-    if (!load(what[0], joined(*map, "set"), &code)) return code;
-    std::cout << what[0] << ": good\n";
-    return kGood;
-  }
-  if (verb == "diff" && arity(2, 2)) return diff(what[0], what[1]);
-  if (verb == "explain" && arity(1, 1)) return explain(what[0], config);
-  return complain("user error: config " + verb + " with " + std::to_string(what.size()) +
-                      " arguments\nusage: trnsim-native " + usage,
-                  kUsage);
+  const std::string chosen = what.empty() ? config : what[0];
+  if (name == "list") return list();
+  if (name == "show") return show(chosen, overrides, map->count("json") != 0);
+  if (name == "check") return check(chosen, overrides);
+  if (name == "diff") return diff(what[0], what[1]);
+  return explain(what[0], config);
 }
 
 }  // namespace trnsim::native

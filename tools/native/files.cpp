@@ -1,11 +1,10 @@
 #include "tools/native/files.h"
 
-#include <cerrno>
+#include <unistd.h>
+
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
-#include <iterator>
 
 #include "isa/assembler.h"
 #include "isa/container.h"
@@ -13,33 +12,12 @@
 namespace trnsim::native {
 namespace po = boost::program_options;
 
+std::string command_name = "trnsim-native";
+
 int complain(const std::string& text, int code) {
+  if (isatty(STDERR_FILENO) != 0) std::cerr << "\r\033[K";  // a line of progress may stand there
   std::cerr << "trnsim: " << text << '\n';
   return code;
-}
-
-bool read_file(const std::string& path, std::vector<uint8_t>* out, std::string* error) {
-  std::error_code ec;
-  if (std::filesystem::is_directory(path, ec)) {
-    *error = "user error: " + path + " is a directory";
-    return false;
-  }
-  std::ifstream in(path, std::ios::binary);
-  if (!in) {
-    *error = "user error: cannot open " + path + ": " + std::strerror(errno);
-    return false;
-  }
-  out->assign(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
-  return true;
-}
-
-bool write_file(const std::string& path, const std::vector<uint8_t>& bytes, std::string* error) {
-  std::ofstream out(path, std::ios::binary);
-  out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-  out.flush();
-  if (out) return true;
-  *error = "user error: cannot write " + path + ": " + std::strerror(errno);
-  return false;
 }
 
 bool read_program_file(const std::string& path, isa::Program* out, std::string* error) {
@@ -79,13 +57,17 @@ std::optional<po::variables_map> parse(const Arguments& arguments, const std::st
     const int style = po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
     po::store(po::command_line_parser(arguments).options(all).positional(positional).style(style).run(), map);
     if (map.count("help") != 0) {
-      std::cout << "usage: trnsim-native " << usage << "\n" << all;
+      std::cout << "usage: " << command_name << " " << usage << "\n" << all;
       *code = kGood;
       return std::nullopt;
     }
     po::notify(map);
+  } catch (const po::required_option&) {  // the one required thing of every verb
+    *code = complain("user error: the file is missing\nusage: " + command_name + " " + usage, kUsage);
+    return std::nullopt;
   } catch (const po::error& e) {
-    *code = complain(std::string("user error: ") + e.what() + "\nusage: trnsim-native " + usage, kUsage);
+    *code =
+        complain(std::string("user error: ") + e.what() + "\nusage: " + command_name + " " + usage, kUsage);
     return std::nullopt;
   }
   return map;

@@ -1,4 +1,4 @@
-// Files and messages shared by the verbs.
+// Programs, options and messages shared by the verbs.
 #pragma once
 
 #include <boost/program_options.hpp>
@@ -8,14 +8,13 @@
 #include <vector>
 
 #include "isa/program.h"
+#include "tools/native/bytes.h"
 #include "tools/native/verbs.h"
 
 namespace trnsim::native {
 
+extern std::string command_name;                  // as the user called it: trnsim or trnsim-native
 int complain(const std::string& text, int code);  // "trnsim: text" on stderr
-
-bool read_file(const std::string& path, std::vector<uint8_t>* out, std::string* error);
-bool write_file(const std::string& path, const std::vector<uint8_t>& bytes, std::string* error);
 
 // A program from a container or from assembler text, told apart by the contents.
 bool read_program_file(const std::string& path, isa::Program* out, std::string* error);

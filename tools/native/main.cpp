@@ -1,12 +1,27 @@
 #include <algorithm>
+#include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <iostream>
 #include <iterator>
 
 #include "tools/native/files.h"
 
+namespace {
+
+// Results that did not arrive are a failure: a full disk, a closed pipe whose signal is ignored.
+int finished(int code) {
+  using namespace trnsim::native;
+  std::cout.flush();
+  const bool good = std::cout.good() && std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+  return good || code != kGood ? code : complain("the standard output cannot be written", kFailed);
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   using namespace trnsim::native;
+  if (argc > 0) command_name = std::filesystem::path(argv[0]).filename().string();
   struct Verb {
     const char* name;
     const char* doc;
@@ -21,7 +36,7 @@ int main(int argc, char** argv) {
       {"config", "list, show, check, diff and explain parameters", config_verb},
   };
   const auto usage = [](std::ostream& out) {
-    out << "usage: trnsim-native VERB [ARGUMENTS]; trnsim-native VERB --help\n";
+    out << "usage: " << command_name << " VERB [ARGUMENTS]; " << command_name << " VERB --help\n";
     for (const Verb& v : kVerbs)
       out << "  " << v.name << std::string(10 - std::string(v.name).size(), ' ') << v.doc << '\n';
   };
@@ -32,7 +47,7 @@ int main(int argc, char** argv) {
   }
   if (arguments[0] == "--help" || arguments[0] == "-h" || arguments[0] == "help") {
     usage(std::cout);
-    return kGood;
+    return finished(kGood);
   }
   const auto verb = std::find_if(std::begin(kVerbs), std::end(kVerbs),
                                  [&](const Verb& v) { return arguments[0] == v.name; });
@@ -42,7 +57,7 @@ int main(int argc, char** argv) {
     return kUsage;
   }
   try {
-    return verb->run(Arguments(arguments.begin() + 1, arguments.end()));
+    return finished(verb->run(Arguments(arguments.begin() + 1, arguments.end())));
   } catch (const std::exception& e) {
     return complain(e.what(), kFailed);
   }

@@ -1,11 +1,11 @@
 #include "tools/native/npy.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <iterator>
 #include <limits>
+
+#include "tools/native/bytes.h"
 
 namespace trnsim::native {
 
@@ -122,9 +122,8 @@ bool read_npy(const std::string& path, Array* out, std::string* error) {
     *error = "user error: " + path + ": " + why;
     return false;
   };
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return refuse(std::string("cannot be opened: ") + std::strerror(errno));
-  const std::vector<uint8_t> file((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  std::vector<uint8_t> file;
+  if (!read_file(path, &file, error)) return false;
   if (file.size() < kMagicBytes + 4 || std::memcmp(file.data(), kMagic, kMagicBytes) != 0)
     return refuse("is no .npy file");
   const int version = file[kMagicBytes];
@@ -165,18 +164,13 @@ bool write_npy(const std::string& path, const Array& array, std::string* error) 
   const size_t prefix = kMagicBytes + 4;
   header.append((kAlignment - (prefix + header.size() + 1) % kAlignment) % kAlignment, ' ');
   header += '\n';
-  std::ofstream out(path, std::ios::binary);
-  out.write(kMagic, kMagicBytes);
-  const char version[4] = {1, 0, static_cast<char>(header.size() & 0xff),
-                           static_cast<char>(header.size() >> 8)};
-  out.write(version, sizeof version);
-  out << header;
-  out.write(reinterpret_cast<const char*>(array.bytes.data()),
-            static_cast<std::streamsize>(array.bytes.size()));
-  out.flush();
-  if (out) return true;
-  *error = "user error: cannot write " + path + ": " + std::strerror(errno);
-  return false;
+  std::vector<uint8_t> file(kMagic, kMagic + kMagicBytes);
+  for (const size_t byte :
+       {size_t{1}, size_t{0}, header.size() & 0xff, header.size() >> 8})  // version, length
+    file.push_back(static_cast<uint8_t>(byte));
+  file.insert(file.end(), header.begin(), header.end());
+  file.insert(file.end(), array.bytes.begin(), array.bytes.end());
+  return write_file(path, file, error);
 }
 
 bool to_tensor(const Array& array, isa::Dtype dtype, const std::vector<int64_t>& shape,

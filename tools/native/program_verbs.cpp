@@ -32,20 +32,21 @@ int asm_verb(const Arguments& arguments) {
   const auto map = parse(arguments, "asm FILE.trnasm [-o FILE.trnp]", options, one("file"), &code);
   if (!map) return code;
   const auto file = (*map)["file"].as<std::string>();
+  const std::string output = map->count("output") != 0
+                                 ? (*map)["output"].as<std::string>()
+                                 : std::filesystem::path(file).replace_extension(".trnp").string();
+  if (output == file)
+    return complain("user error: input and output are both " + file + "; name one with -o", kUsage);
   isa::Program program;
   std::string error;
   if (!read_program_file(file, &program, &error)) return complain(error, kFailed);
+  if (!check_output(output, &error)) return complain(error, kFailed);
   if (map->count("no-validate") == 0) {
     const auto diagnostics = isa::validate(program);
     for (const auto& d : diagnostics) std::cerr << d.message << '\n';
     if (isa::first_error(diagnostics) != nullptr)
       return complain(file + ": the chip would refuse this program; nothing is written", kFailed);
   }
-  const std::string output = map->count("output") != 0
-                                 ? (*map)["output"].as<std::string>()
-                                 : std::filesystem::path(file).replace_extension(".trnp").string();
-  if (output == file)
-    return complain("user error: input and output are both " + file + "; name one with -o", kUsage);
   if (!write_file(output, isa::write_container(program), &error)) return complain(error, kFailed);
   return kGood;
 }
@@ -61,6 +62,8 @@ int disasm_verb(const Arguments& arguments) {
   isa::Program program;
   std::string error;
   if (!read_program_file((*map)["file"].as<std::string>(), &program, &error)) return complain(error, kFailed);
+  if (map->count("output") != 0 && !check_output((*map)["output"].as<std::string>(), &error))
+    return complain(error, kFailed);
   isa::DisassembleOptions how;
   how.constants = map->count("no-constants") == 0;
   const std::string text = isa::disassemble(program, how);
@@ -122,8 +125,8 @@ int isa_verb(const Arguments& arguments) {
   }
   const auto name = (*map)["name"].as<std::string>();
   const std::string text = isa::explain(name);
-  if (isa::row_by_name(name) == nullptr) return complain(text, kFailed);
-  std::cout << text << (text.empty() || text.back() != '\n' ? "\n" : "");
+  if (isa::row_by_name(name) == nullptr) return complain(text.substr(0, text.find('\n')), kFailed);
+  std::cout << text;
   return kGood;
 }
 

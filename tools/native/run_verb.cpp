@@ -3,15 +3,16 @@
 #include <boost/json.hpp>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
 #include <iostream>
 #include <map>
+#include <optional>
 
 #include "isa/container.h"
 #include "sim/runtime/nrt.h"
 #include "sim/runtime/trnsim_ext.h"
 #include "tools/native/files.h"
 #include "tools/native/npy.h"
+#include "tools/native/progress.h"
 
 namespace trnsim::native {
 namespace po = boost::program_options;
@@ -36,7 +37,10 @@ bool pairs(const po::variables_map& map, const char* option, std::map<std::strin
       *error = std::string("user error: --") + option + " '" + text + "' is not name=file.npy";
       return false;
     }
-    (*out)[text.substr(0, eq)] = text.substr(eq + 1);
+    if (!out->emplace(text.substr(0, eq), text.substr(eq + 1)).second) {
+      *error = std::string("user error: --") + option + " " + text.substr(0, eq) + " is given twice";
+      return false;
+    }
   }
   return true;
 }
@@ -137,8 +141,8 @@ int run_verb(const Arguments& arguments) {
       "config", po::value<std::string>(), "configuration: name or file")(
       "set", po::value<Texts>()->composing(), "key=value, repeatable")("mode", po::value<std::string>(),
                                                                        "both, data or time")(
-      "json", po::value<std::string>(), "file for the report")("input", po::value<Texts>()->composing(),
-                                                               "name=file.npy, repeatable")(
+      "json", po::value<std::string>(), "file for the report; - is the standard output, alone")(
+      "input", po::value<Texts>()->composing(), "name=file.npy, repeatable")(
       "output", po::value<Texts>()->composing(), "name=file.npy, repeatable")(
       "repeat", po::value<int>()->default_value(1), "runs of the program")("quiet,q",
                                                                            "no report on the terminal");
@@ -153,10 +157,18 @@ int run_verb(const Arguments& arguments) {
   std::map<std::string, std::string> inputs, outputs;
   if (!pairs(*map, "input", &inputs, &error) || !pairs(*map, "output", &outputs, &error))
     return complain(error, kUsage);
+  const std::string json_file = map->count("json") != 0 ? (*map)["json"].as<std::string>() : "";
+  const bool json_only = json_file == "-";
+  if (map->count("json") != 0 && !json_only && !check_output(json_file, &error))
+    return complain(error, kUsage);
+  for (const auto& [name, file] : outputs)
+    if (!check_output(file, &error)) return complain(error, kUsage);
   const int repeat = (*map)["repeat"].as<int>();
   if (repeat < 1) return complain("user error: --repeat " + std::to_string(repeat) + "; at least 1", kUsage);
+  const std::string file_name = (*map)["file"].as<std::string>();
+  std::optional<Progress> progress("reading " + file_name);
   isa::Program program;
-  if (!read_program_file((*map)["file"].as<std::string>(), &program, &error)) return complain(error, kFailed);
+  if (!read_program_file(file_name, &program, &error)) return complain(error, kFailed);
   code = check_names(program, inputs, isa::TensorKind::kInput, "input");
   if (code == kGood) code = check_names(program, outputs, isa::TensorKind::kOutput, "output");
   if (code != kGood) return code;
@@ -182,7 +194,7 @@ int run_verb(const Arguments& arguments) {
   const std::vector<uint8_t> container = isa::write_container(program);
   nrt_model_t* model = nullptr;
   s = nrt_load(container.data(), container.size(), 0, 1, &model);
-  if (s != NRT_SUCCESS) return failed((*map)["file"].as<std::string>(), s);
+  if (s != NRT_SUCCESS) return failed(file_name, s);
   nrt_tensor_set_t* in = nullptr;
   nrt_tensor_set_t* out = nullptr;
   nrt_allocate_tensor_set(&in);
@@ -191,6 +203,8 @@ int run_verb(const Arguments& arguments) {
   code = bind_tensors(program, inputs, data, in, out, &tensors);
   if (code != kGood) return code;
   for (int i = 0; i < repeat; ++i) {
+    progress->step("running " + program.name +
+                   (repeat == 1 ? "" : ", " + std::to_string(i + 1) + " of " + std::to_string(repeat)));
     s = nrt_execute(model, in, out);
     if (s == NRT_EXEC_COMPLETED_WITH_NUM_ERR && i == 0)
       complain(std::string("warning: ") + trnsim_last_error(), kGood);
@@ -207,13 +221,15 @@ int run_verb(const Arguments& arguments) {
     if (!write_npy(file->second, from_tensor(bytes, t.dtype, t.shape), &error))
       return complain(error, kFailed);
   }
+  progress.reset();
   const std::string report = trnsim_report_json();
-  if (map->count("json") != 0) {
-    std::ofstream file((*map)["json"].as<std::string>());
-    file << report << '\n';
-    file.flush();
-    if (!file) return complain("user error: cannot write " + (*map)["json"].as<std::string>(), kFailed);
+  if (json_only) {
+    std::cout << report << '\n';
+    return kGood;
   }
+  const std::string line = report + '\n';
+  if (!json_file.empty() && !write_file(json_file, {line.begin(), line.end()}, &error))
+    return complain(error, kFailed);
   if (map->count("quiet") == 0) print_report(report);
   return kGood;
 }

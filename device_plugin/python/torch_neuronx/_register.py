@@ -86,4 +86,8 @@ def register():
     _fix_dlpack(torch)
     _print_from_host(torch)
 
+    if os.environ.get("TRNSIM_PROGRESS") == "on":
+        from trnsim import progress
+
+        progress.start()
     atexit.register(_finish, _C)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,7 @@ app = typer.Typer(
     name="trnsim",
     no_args_is_help=True,
     add_completion=False,
+    pretty_exceptions_enable=False,
     help="Cycle-approximate simulator of AWS Trainium2 and Trainium3.",
 )
 config_app = typer.Typer(no_args_is_help=True, help="Parameters with unit, range, origin and uncertainty band.")
@@ -30,73 +32,121 @@ def _fail(message: str, code: int = 2) -> typer.Exit:
     return typer.Exit(code)
 
 
-def _native(*args: str) -> None:
-    """Runs the native tool with our streams and ends with its exit code."""
+def _native_tool() -> str:
     if not NATIVE.exists():
         raise _fail(f"the native tool is missing from this installation ({NATIVE}): install trnsim again", 1)
+    return str(NATIVE)
+
+
+def _become_native(*args: str) -> None:
+    """Goes on as the native tool: its streams, signals and exit code are ours."""
+    tool = _native_tool()
     sys.stdout.flush()
-    raise typer.Exit(subprocess.run([str(NATIVE), *args], check=False).returncode)
+    os.execv(tool, ["trnsim", *args])
 
 
-PASS_THROUGH = {"allow_extra_args": True, "ignore_unknown_options": True}
-
-
-@app.command(context_settings=PASS_THROUGH)
+@app.command(context_settings={"allow_extra_args": True, "allow_interspersed_args": False})
 def run(
     ctx: typer.Context,
     config: Annotated[str | None, typer.Option(help="Name (trn2, trn3) or file.")] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="key=value, repeatable.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="key=value, repeatable; replaces TRNSIM_SET.")] = None,
     mode: Annotated[str | None, typer.Option(help="both, data or time.")] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write the report to this file.")] = None,
+    json_file: Annotated[
+        str | None,
+        typer.Option("--json", envvar="TRNSIM_JSON", help="Write the report to this file; - is the standard output."),
+    ] = None,
     input_: Annotated[list[str] | None, typer.Option("--input", help="name=file.npy (program files).")] = None,
     output: Annotated[list[str] | None, typer.Option("--output", help="name=file.npy (program files).")] = None,
 ) -> None:
     """Run a PyTorch program (trnsim run -- python script.py ...) or a program file (.trnp, .trnasm)."""
-    command = [a for a in ctx.args if a != "--"] if ctx.args[:1] == ["--"] else list(ctx.args)
+    command = ctx.args
     if not command:
         raise _fail("user error: nothing to run. Give a program file or: trnsim run -- python script.py")
     if Path(command[0]).suffix in PROGRAM_SUFFIXES:
-        args = ["run", *command]
+        args = []
         for name, value in (("--config", config), ("--mode", mode), ("--json", json_file)):
-            if value is not None:
-                args += [name, str(value)]
+            args += [] if value is None else [name, value]
         for name, values in (("--set", set_), ("--input", input_), ("--output", output)):
-            for v in values or []:
-                args += [name, v]
-        _native(*args)
+            for value in values or []:
+                args += [name, value]
+        os.environ.pop("TRNSIM_JSON", None)  # --json says it
+        _become_native("run", *args, *command)
     if input_ or output:
         raise _fail("user error: --input and --output go with program files (.trnp, .trnasm), not with a script")
-    _run_script(command, config, set_ or [], mode, json_file)
+    raise typer.Exit(_run_script(command, config, set_ or [], mode, json_file))
 
 
 def _run_script(
-    command: list[str], config: str | None, overrides: list[str], mode: str | None, json_file: Path | None
-) -> None:
+    command: list[str], config: str | None, overrides: list[str], mode: str | None, json_file: str | None
+) -> int:
     from rich.console import Console
 
-    from trnsim.report_view import print_report
+    from trnsim.report_view import ReportError, load_report, print_report
 
     env = dict(os.environ)
     for name, value in (("TRNSIM_CONFIG", config), ("TRNSIM_SET", ",".join(overrides) or None), ("TRNSIM_MODE", mode)):
         if value is not None:
             env[name] = value
+    to_file = Path(json_file) if json_file not in (None, "-") else None
+    # What the device would refuse at its first use is refused before the script has begun.
+    env["TRNSIM_JSON"] = "" if to_file is None else str(to_file)
+    if subprocess.run([_native_tool(), "config", "check"], env=env, stdout=subprocess.DEVNULL, check=False).returncode:
+        return 2
+    if to_file is not None and to_file.is_file() and not to_file.is_symlink():
+        to_file.unlink()  # a report of an earlier run must not pass for the one of this
+    if command[0] in ("python", "python3"):
+        command = [sys.executable, *command[1:]]
     with tempfile.TemporaryDirectory() as folder:
-        path = json_file.resolve() if json_file else Path(folder) / "report.json"
-        path.unlink(missing_ok=True)
+        path = Path(folder) / "report.json"
         env["TRNSIM_JSON"] = str(path)
-        if command[0] in ("python", "python3"):
-            command = [sys.executable, *command[1:]]
+        if sys.stderr.isatty():
+            env["TRNSIM_PROGRESS"] = "on"
+        code = _supervise(command, env)
+        if not path.exists():
+            if code == 0:
+                typer.echo("trnsim: the program did not use the device neuron, so there is no report", err=True)
+            return code
         try:
-            code = subprocess.run(command, env=env, check=False).returncode
-        except FileNotFoundError as e:
-            raise _fail(f"user error: cannot start {command[0]!r}: not found") from e
-        except PermissionError as e:
-            raise _fail(f"user error: cannot start {command[0]!r}: not executable") from e
-        if path.exists():
-            print_report(json.loads(path.read_text()), Console(stderr=not sys.stdout.isatty()))
-        elif code == 0:
-            typer.echo("trnsim: the program did not use the device neuron, so there is no report", err=True)
-    raise typer.Exit(code)
+            report = load_report(path)
+            if to_file is not None:
+                to_file.write_bytes(path.read_bytes())
+        except ReportError as e:
+            raise _fail(f"the program left no whole report: {e}", code or 1) from e
+        except OSError as e:
+            raise _fail(f"user error: the report cannot be written to {to_file}: {e.strerror}", code or 1) from e
+    if json_file == "-":
+        typer.echo(json.dumps(report))
+    else:
+        print_report(report, Console(stderr=not sys.stdout.isatty()))
+    return code
+
+
+def _supervise(command: list[str], env: dict[str, str]) -> int:
+    """Runs the command to its end and returns its exit code as a shell would. Signals to us are for it."""
+    try:
+        child = subprocess.Popen(command, env=env)
+    except OSError as e:
+        hint = f"; to run a script: trnsim run -- python {command[0]}" if command[0].endswith(".py") else ""
+        if command[0].startswith("-"):
+            hint = "; options of trnsim go before --"
+        why = "not found" if isinstance(e, FileNotFoundError) else (e.strerror or str(e)).lower()
+        raise _fail(f"user error: cannot start {command[0]!r}: {why}{hint}") from e
+
+    def pass_on(number: int, _frame: object) -> None:
+        if number != signal.SIGINT or not _owns_terminal():  # the terminal sends ^C to the child as well
+            child.send_signal(number)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, pass_on)
+    code = child.wait()
+    return 128 - code if code < 0 else code
+
+
+def _owns_terminal() -> bool:
+    try:
+        return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
+    except (OSError, ValueError):
+        return False
 
 
 @app.command()
@@ -110,7 +160,8 @@ def compare(a: Path, b: Path) -> None:
         reports = load_report(a), load_report(b)
     except ReportError as e:
         raise _fail(str(e)) from e
-    Console().print(render_comparison(*reports, names=(a.name, b.name)))
+    names = (a.name, b.name) if a.name != b.name else (str(a), str(b))
+    Console().print(render_comparison(*reports, names=names))
 
 
 @app.command()
@@ -126,31 +177,35 @@ def report(file: Path) -> None:
 
 def _forward(verb: tuple[str, ...], doc: str):
     def command(ctx: typer.Context) -> None:
-        _native(*verb, *ctx.args)
+        _become_native(*verb, *ctx.args)
 
     command.__doc__ = doc
     return command
 
 
-_HELP_OFF = {**PASS_THROUGH, "help_option_names": []}
+_AS_IT_IS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 for _verb, _doc in (
     ("asm", "Assemble .trnasm text to a .trnp container."),
     ("disasm", "Print a container as assembler text."),
     ("validate", "Check a program against the rules of the chip."),
     ("isa", "The instruction table, or one instruction: trnsim isa NAME."),
 ):
-    app.command(_verb, context_settings=_HELP_OFF)(_forward((_verb,), _doc))
+    app.command(_verb, context_settings=_AS_IT_IS)(_forward((_verb,), _doc))
 for _verb, _doc in (
     ("list", "Names of the built-in configurations."),
     ("show", "Every parameter of a configuration."),
-    ("check", "Check a configuration file."),
+    ("check", "Check a configuration file, or what the environment asks for."),
     ("diff", "Parameters in which two configurations differ."),
-    ("explain", "One parameter: unit, range, default, origin, band."),
+    ("explain", "One parameter, or a group: unit, range, default, origin, band."),
 ):
-    config_app.command(_verb, context_settings=_HELP_OFF)(_forward(("config", _verb), _doc))
+    config_app.command(_verb, context_settings=_AS_IT_IS)(_forward(("config", _verb), _doc))
 
 
 def main() -> None:
+    # As other commands do: ^C and a closed pipe end it without a word.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    sys.stdout.reconfigure(errors="backslashreplace")  # file names may be no UTF-8
     app()
 
 

@@ -22,17 +22,25 @@ class ReportError(Exception):
 def load_report(path: str | Path) -> dict[str, Any]:
     """Reads a report written by `--json FILE`."""
     try:
-        report = json.loads(Path(path).read_text())
+        report = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as e:
         raise ReportError(f"user error: cannot read report {path}: {e.strerror}") from e
     except json.JSONDecodeError as e:
         raise ReportError(f"user error: {path}:{e.lineno}:{e.colno} is not JSON: {e.msg}") from e
+    except (UnicodeDecodeError, RecursionError) as e:
+        raise ReportError(f"user error: {path} is not JSON: {e}") from e
     version = report.get("schema_version") if isinstance(report, dict) else None
     if version != SCHEMA_VERSION:
         raise ReportError(
             f"user error: {path} has report schema {version!r}; this version reads {SCHEMA_VERSION}. "
             "Write it again with the same version of trnsim"
         )
+    try:
+        render(report), compare(report, report)  # whatever is shown is there
+    except KeyError as e:
+        raise ReportError(f"user error: {path} is no whole report: it lacks {e}") from e
+    except (TypeError, ValueError, AttributeError) as e:
+        raise ReportError(f"user error: {path} is no whole report: {e}") from e
     return report
 
 

@@ -123,7 +123,9 @@ TEST_CASE("Errors of a file name line, column and the way out") {
     CHECK_THAT(error_of(f.path), ContainsSubstring("larger than memory.sbuf_bytes_per_partition"));
   }
   CHECK_THAT(error_of("trn22"), ContainsSubstring("did you mean 'trn2'?"));
-  CHECK_THAT(error_of("no/such/file"), ContainsSubstring("nor a readable file"));
+  CHECK_THAT(error_of("no/such/file"), ContainsSubstring("nor a configuration file: no such file"));
+  CHECK_THAT(error_of("/"), ContainsSubstring("it is a folder"));
+  CHECK_THAT(error_of("/dev/zero"), ContainsSubstring("larger than 1 MiB"));  // a device has no end
 }
 
 TEST_CASE("Overrides are typed and checked") {
@@ -137,6 +139,12 @@ TEST_CASE("Overrides are typed and checked") {
   CHECK_THAT(error_of("trn2", "chip.cores=4,vector.clock_ghz=-1"), ContainsSubstring("override 2"));
   CHECK_THAT(error_of("trn2", "vector.clock_ghz=-1"), ContainsSubstring("range 0.1 to 10"));
   CHECK_THAT(error_of("trn2", "vector.clock_ghz=nan"), ContainsSubstring("vector.clock_ghz"));
+  CHECK_THAT(error_of("trn2", "vector.clock_ghz=1e999"), ContainsSubstring("range 0.1 to 10"));
+  CHECK_THAT(error_of("trn2", "hbm.bandwith=1"), ContainsSubstring("mean 'hbm.stack_bandwidth_gb_per_s'?"));
+  CHECK_THAT(error_of("trn2", "bandwidth=1"), ContainsSubstring("mean 'hbm.stack_bandwidth_gb_per_s'?"));
+  CHECK_THAT(error_of("trn2", "foo=1"), ContainsSubstring("the nearest name is '"));
+  CHECK_THAT(error_of("trn2", "chip.cores=4, chip.cores=8"),
+             ContainsSubstring("already set by 'chip.cores=4'"));
   CHECK_THAT(error_of("trn2", "chip.cores=2.5"), ContainsSubstring("needs an integer"));
   CHECK_THAT(error_of("trn2", "chip.cores"), ContainsSubstring("expected key=value"));
   CHECK_THAT(error_of("trn2", "chip.cores=7"), ContainsSubstring("no multiple"));

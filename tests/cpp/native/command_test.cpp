@@ -22,7 +22,7 @@ struct Outcome {
 };
 
 Outcome command(const std::string& arguments, const std::string& environment = "") {
-  const std::string line = environment + " '" TRNSIM_NATIVE "' " + arguments + " 2>&1";
+  const std::string line = environment + " '" TRNSIM_NATIVE "' 2>&1 " + arguments;
   Outcome o;
   std::FILE* pipe = popen(line.c_str(), "r");
   REQUIRE(pipe != nullptr);
@@ -121,7 +121,36 @@ TEST_CASE("wrong use is said in words, with exit codes 1 and 2") {
       {"config explain chip.core", 1, "chip.cores"},
       {"config check /nowhere.textproto", 1, "nowhere"},
       {"config fly", 2, "usage"},
+      {"config", 2, "needs a verb"},
+      {"config diff trn2", 2, "1 arguments"},
+      {"config list --set chip.cores=4", 2, "takes no --set"},
+      {"config explain foo", 1, "the nearest name is"},
+      {"config explain zzzzzzzzzz", 1, "config show"},
+      {"config check " + f.file(""), 1, "it is a folder"},
+      {"config check /dev/zero", 1, "binary"},
+      {"config check " + f.file("noise.trnp"), 1, "binary"},
+      {"config check " + f.file("empty"), 1, "gives no value"},
+      {"run " + scale_add() + " --mode time --set chip.cores=99999999999999999999", 2, "range"},
+      {"run " + scale_add() + " --mode time --set vector.clock_ghz=nan", 2, "range"},
+      {"run " + scale_add() + " --mode time --set foo=1", 2, "the nearest name is"},
+      {"run " + scale_add() + " --mode time --set chip.cores=4 --set chip.cores=8", 2, "already set by"},
+      {"run " + f.file("trn9.trnasm") + " --mode time", 1, "known targets: trn2, trn3"},
+      {"run " + scale_add() + " --mode time --json " + f.file("no/r.json"), 2, "there is no folder"},
+      {"run " + scale_add() + " --mode time --json " + f.file(""), 2, "it is a folder"},
+      {"run " + scale_add() + " --input x=a.npy --output y=" + f.file("no/y.npy"), 2, "there is no folder"},
+      {"run " + scale_add() + " --input x=a.npy --input x=b.npy", 2, "is given twice"},
+      {"run " + scale_add() + " --input x=" + f.file(""), 1, "a folder"},
+      {"run " + scale_add() + " --input x=" + f.file("empty"), 1, "no .npy file"},
+      {"run " + f.file(""), 1, "is a folder"},
+      {"run " + f.file("empty"), 1, "empty"},
+      {"run /dev/zero", 1, "is a device"},
+      {"asm " + scale_add() + " -o " + f.file("no/a.trnp"), 1, "there is no folder"},
+      {"disasm " + scale_add() + " -o " + f.file("no/a.trnasm"), 1, "there is no folder"},
+      {"isa > /dev/full", 1, "standard output cannot be written"},
+      {"config show > /dev/full", 1, "standard output cannot be written"},
   };
+  std::ofstream(f.file("empty"));
+  std::ofstream(f.file("trn9.trnasm")) << "program \"p\" target \"trn9\"\n";
   std::ofstream(f.file("bad.trnasm")) << "program \"p\" target \"trn2\"\nnonsense here\n";
   std::ofstream(f.file("noise.trnp"), std::ios::binary) << std::string("\xff\x00\x01 noise", 9);
   for (const auto& row : kRows) {
@@ -134,6 +163,60 @@ TEST_CASE("wrong use is said in words, with exit codes 1 and 2") {
   const Outcome o = command("run " + scale_add() + " --mode time", "TRNSIM_MEMOO=on");
   CHECK(o.code == 2);
   CHECK_THAT(o.text, ContainsSubstring("TRNSIM_MEMO"));
+}
+
+TEST_CASE("the report alone on the standard output") {
+  const Outcome o = command("run " + scale_add() + " --mode time --json - 2>/dev/null");
+  CHECK(o.code == 0);
+  CHECK(o.text.rfind("{\"schema_version\"", 0) == 0);
+  CHECK(o.text.find('\n') == o.text.size() - 1);
+}
+
+TEST_CASE("a container with any byte changed or cut off gives words, or runs") {
+  const Folder f;
+  REQUIRE(command("asm " + scale_add() + " -o " + f.file("a.trnp")).code == 0);
+  std::ifstream in(f.file("a.trnp"), std::ios::binary);
+  const std::string good((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  uint32_t random = 1;
+  for (int i = 0; i < 60; ++i) {
+    random = random * 1664525 + 1013904223;
+    std::string bad = good;
+    const size_t at = (random >> 8) % bad.size();
+    if (i % 3 == 0)
+      bad.resize(at);
+    else
+      bad[at] = static_cast<char>(bad[at] ^ (1 << (random & 7)));
+    std::ofstream(f.file("b.trnp"), std::ios::binary) << bad;
+    const Outcome o = command("run " + f.file("b.trnp") + " --mode time");
+    INFO(o.text);
+    CHECK((o.code == 0 || o.code == 1));
+    if (o.code == 1) CHECK_THAT(o.text, ContainsSubstring("trnsim: "));
+  }
+}
+
+TEST_CASE("config check looks at what the environment asks for") {
+  CHECK(command("config check").code == 0);
+  const struct {
+    const char *environment, *text;
+  } kRows[] = {
+      {"TRNSIM_CONFIG=trn9", "did you mean 'trn2'"},
+      {"TRNSIM_SET=foo=1", "unknown parameter 'foo'"},
+      {"TRNSIM_MODE=fast", "both|data|time"},
+      {"TRNSIM_JSON=/nowhere/r.json", "there is no folder /nowhere"},
+      {"TRNSIM_JSON=-", "--json -"},
+      {"NEURON_PLATFORM_TARGET_OVERRIDE=trn9", "known targets: trn2, trn3"},
+      {"NEURON_PLATFORM_TARGET_OVERRIDE=inf2", "not simulated"},
+      {"TRNSIM_CONFIG=trn2 NEURON_PLATFORM_TARGET_OVERRIDE=gen4", "unset one of the two"},
+      {"NEURON_LAUNCH_BLOCKING=maybe", "0|1|false|true"},
+  };
+  for (const auto& row : kRows) {
+    const Outcome o = command("config check", row.environment);
+    INFO(o.text);
+    CHECK(o.code == 1);
+    CHECK_THAT(o.text, ContainsSubstring(row.text));
+  }
+  CHECK(command("config check", "NEURON_PLATFORM_TARGET_OVERRIDE=trn3").text == "trn3: good\n");
+  CHECK(command("config check", "NEURON_LAUNCH_BLOCKING=True").code == 0);
 }
 
 TEST_CASE("configuration verbs") {
@@ -150,6 +233,9 @@ TEST_CASE("configuration verbs") {
   o = command("config explain chip.cores");
   CHECK(o.code == 0);
   CHECK_THAT(o.text, ContainsSubstring("physical NeuronCores per chip"));
+  o = command("config explain hbm");  // a group: each of its parameters
+  CHECK(o.code == 0);
+  CHECK_THAT(o.text, ContainsSubstring("hbm.stack_bandwidth_gb_per_s"));
   o = command("config show trn2 --set vector.clock_ghz=1.5");
   CHECK_THAT(o.text, ContainsSubstring("1.5 *"));
   o = command("isa dma_copy");

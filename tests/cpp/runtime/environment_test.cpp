@@ -85,6 +85,9 @@ TEST_CASE("wrong names and values of variables are errors that say the right one
       {{{"NEURON_RT_NUM_CORES", "5"}}, "has 4 logical cores"},
       {{{"NEURON_RT_EXEC_TIMEOUT", "soon"}}, "seconds"},
       {{{"NEURON_RT_LOG_LEVEL", "LOUD"}}, "WARNING"},
+      {{{"NEURON_PLATFORM_TARGET_OVERRIDE", "trn9"}}, "known targets: trn2, trn3"},
+      {{{"NEURON_PLATFORM_TARGET_OVERRIDE", "trn3"}, {"TRNSIM_CONFIG", "trn2"}}, "unset one of the two"},
+      {{{"TRNSIM_JSON", "/nowhere/r.json"}}, "there is no folder /nowhere"},
   };
   for (const auto& row : kRows) {
     INFO(row.text);

@@ -1,7 +1,11 @@
 """The `trnsim` command: scripts, program files, tools, and its errors."""
 
+import contextlib
 import json
 import os
+import pty
+import select
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -63,7 +67,11 @@ def test_run_without_the_device_says_so(tmp_path):
         (["run"], "nothing to run"),
         (["run", "--", "no-such-program-here"], "not found"),
         (["run", "--input", "a=b.npy", "--", "python", "-c", "0"], "go with program files"),
+        (["run", "--", "-x"], "options of trnsim go before --"),
+        (["run", "--confg", "trn2", "--", "python", "-c", "0"], "--confg"),
         (["compare", "missing-a.json", "missing-b.json"], "cannot read"),
+        (["compare", ".", "."], "cannot read"),
+        (["report", "/dev/null"], "is not JSON"),
     ],
 )
 def test_wrong_use_is_a_worded_error(args, message, tmp_path):
@@ -71,21 +79,139 @@ def test_wrong_use_is_a_worded_error(args, message, tmp_path):
     assert done.returncode == 2 and message in done.stderr
 
 
+TOUCH = "import pathlib; pathlib.Path('began').touch()"
+
+
 @pytest.mark.parametrize(
-    ("set_", "message"),
-    [("hbm.stack_bandwith_gb_per_s=1", "hbm.stack_bandwidth_gb_per_s"), ("chip.cores=-1", "chip.cores")],
+    ("options", "env", "message"),
+    [
+        (["--set", "hbm.stack_bandwith_gb_per_s=1"], {}, "hbm.stack_bandwidth_gb_per_s"),
+        (["--set", "chip.cores=-1"], {}, "chip.cores"),
+        (["--set", "foo=1"], {}, "the nearest name is"),
+        (["--config", "trn9"], {}, "did you mean 'trn2'"),
+        (["--config", "/etc"], {}, "it is a folder"),
+        (["--mode", "tim"], {}, "nearest: time"),
+        (["--json", "missing_dir/x.json"], {}, "there is no folder missing_dir"),
+        (["--json", "."], {}, "it is a folder"),
+        ([], {"TRNSIM_JSON": "missing_dir/x.json"}, "there is no folder missing_dir"),
+        ([], {"TRNSIM_CONFIG": "trn9"}, "did you mean 'trn2'"),
+        ([], {"TRNSIM_SET": "chip.core=1"}, "chip.cores"),
+        ([], {"TRNSIM_MODE": "tim"}, "nearest: time"),
+        ([], {"TRNSIM_MODUS": "time"}, "TRNSIM_MODE"),
+        ([], {"TRNSIM_FALLBACK": "never"}, "allow|error"),
+        ([], {"TRNSIM_TRACE": "x"}, "not simulated: TRNSIM_TRACE"),
+        ([], {"TRNSIM_REPORT": "x"}, "not simulated: TRNSIM_REPORT"),
+        ([], {"NEURON_PLATFORM_TARGET_OVERRIDE": "trn9"}, "known targets: trn2, trn3"),
+        ([], {"NEURON_LAUNCH_BLOCKING": "maybe"}, "0|1|false|true"),
+    ],
 )
-def test_wrong_override_names_the_key(set_, message, tmp_path):
-    (tmp_path / "s.py").write_text(ADD_SCRIPT)
-    done = trnsim("run", "--set", set_, "--", "python", "s.py", cwd=tmp_path)
-    assert done.returncode != 0 and message in done.stderr
+def test_what_the_device_would_refuse_is_refused_before_the_script_begins(options, env, message, tmp_path):
+    done = trnsim("run", *options, "--", "python", "-c", TOUCH, cwd=tmp_path, **env)
+    assert done.returncode == 2 and message in done.stderr and "Traceback" not in done.stderr
+    assert not (tmp_path / "began").exists()
 
 
-@pytest.mark.parametrize("name", ["TRNSIM_TRACE", "TRNSIM_REPORT"])
-def test_outputs_that_do_not_exist_yet_are_refused(name, tmp_path):
+@pytest.mark.parametrize(
+    ("arguments", "env", "message"),
+    [
+        ("config='trn9'", {}, "did you mean 'trn2'"),
+        ("overrides={'foo': 1}", {}, "unknown parameter 'foo'"),
+        ("mode='tim'", {}, "mode"),
+        ("mode='time'", {"NEURON_PLATFORM_TARGET_OVERRIDE": "trn9"}, "known targets: trn2, trn3"),
+        ("config='trn2'", {"NEURON_PLATFORM_TARGET_OVERRIDE": "trn3"}, "unset one of the two"),
+    ],
+)
+def test_configure_refuses_at_once(arguments, env, message, run_python):
+    done = run_python(f"import trnsim\ntry: trnsim.configure({arguments})\nexcept ValueError as e: print(e)", **env)
+    assert message in done.stdout
+
+
+def test_the_platform_target_chooses_the_chip(tmp_path):
+    done = trnsim("config", "check", NEURON_PLATFORM_TARGET_OVERRIDE="gen4")
+    assert done.stdout == "trn3: good\n"
+
+
+def test_report_alone_on_the_standard_output(tmp_path):
     (tmp_path / "s.py").write_text(ADD_SCRIPT)
-    done = trnsim("run", "--", "python", "s.py", cwd=tmp_path, **{name: str(tmp_path / "x")})
-    assert done.returncode != 0 and "not simulated" in done.stderr and name in done.stderr
+    done = trnsim("run", "--json", "-", "--", "python", "s.py", cwd=tmp_path)
+    lines = done.stdout.splitlines()
+    assert lines[0] == "32.0" and len(lines) == 2 and done.stderr == ""
+    jsonschema.validate(json.loads(lines[1]), SCHEMA)
+
+
+def test_a_report_of_an_earlier_run_does_not_stay(tmp_path):
+    (tmp_path / "r.json").write_text("old")
+    done = trnsim("run", "--json", "r.json", "--", "python", "-c", NO_DEVICE_SCRIPT, cwd=tmp_path)
+    assert done.returncode == 0 and not (tmp_path / "r.json").exists()
+
+
+def test_two_runs_at_once_have_their_own_reports(tmp_path):
+    (tmp_path / "s.py").write_text(ADD_SCRIPT)
+    command = [sys.executable, "-m", "trnsim.cli", "run", "--json"]
+    runs = [subprocess.Popen([*command, f"{i}.json", "--", "python", "s.py"], cwd=tmp_path) for i in range(2)]
+    assert [run.wait() for run in runs] == [0, 0]
+    times = [json.loads((tmp_path / f"{i}.json").read_text())["simulated_ns"] for i in range(2)]
+    assert times[0] == times[1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_script_and_its_code_says_so(number, tmp_path):
+    script = (
+        "import signal, time; signal.signal(signal.SIGINT, signal.SIG_DFL); print('on', flush=True); time.sleep(60)"
+    )
+    command = [sys.executable, "-m", "trnsim.cli", "run", "--", "python", "-c", script]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe) as run:
+        assert run.stdout.readline() == b"on\n"
+        run.send_signal(number)
+        _, errors = run.communicate(timeout=30)
+    assert run.returncode == 128 + number and b"Traceback" not in errors
+
+
+@pytest.mark.parametrize("args", [["isa"], ["config", "show"], ["isa", "--markdown"]])
+def test_a_closed_pipe_ends_it_without_a_word(args, tmp_path):
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-m", "trnsim.cli", *args], stdout=pipe, stderr=pipe) as run:
+        run.stdout.close()
+        assert run.stderr.read() == b"" and run.wait() != 0
+
+
+def seen_on_terminal(command, text, cwd):
+    """Runs a command with a terminal as its stderr until it has written `text` there, then ends it as ^C does."""
+    leader, follower = pty.openpty()
+    quiet = subprocess.DEVNULL
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("TRNSIM_")}
+    with subprocess.Popen(command, cwd=cwd, env=clean, stdin=quiet, stdout=quiet, stderr=follower) as run:
+        os.close(follower)
+        shown = b""
+        while text.encode() not in shown and run.poll() is None:
+            if select.select([leader], [], [], 1)[0]:
+                with contextlib.suppress(OSError):  # the other side is closed
+                    shown += os.read(leader, 4096)
+        run.send_signal(signal.SIGINT)
+    os.close(leader)
+    return text.encode() in shown
+
+
+def test_a_long_program_shows_progress_on_a_terminal(tmp_path):
+    program = Path(__file__).resolve().parents[2] / "c" / "scale_add.trnasm"
+    command = [sys.executable, "-m", "trnsim.cli", "run", program, "--mode", "time", "--repeat", "2000000000"]
+    assert seen_on_terminal(command, "of 2000000000", tmp_path)
+
+
+LONG_SCRIPT = """
+import torch
+x = torch.ones(2048, 2048, device="neuron")
+for _ in range(1000):
+    x = x @ x
+torch.neuron.synchronize()
+"""
+
+
+def test_a_script_that_waits_for_the_simulator_shows_progress_on_a_terminal(tmp_path):
+    (tmp_path / "s.py").write_text("import signal; signal.signal(signal.SIGINT, signal.SIG_DFL)" + LONG_SCRIPT)
+    command = [sys.executable, "-m", "trnsim.cli", "run", "--", "python", "s.py"]
+    assert seen_on_terminal(command, "on the chip so far", tmp_path)
 
 
 def test_isa_prints_one_instruction():
