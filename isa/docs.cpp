@@ -117,6 +117,21 @@ std::string operand_text(const OperandRule& o) {
   return text;
 }
 
+// One line for each engine, or one when all agree.
+std::string laws_text(const Row& r) {
+  std::string text;
+  std::string_view first;
+  bool same = true;
+  for (int e = 0; e < kNumEngines; ++e) {
+    if (!r.runs_on(static_cast<Engine>(e))) continue;
+    const std::string_view law = cost_law(r.cost, static_cast<Engine>(e));
+    same &= first.empty() || law == first;
+    first = law;
+    text += "  " + std::string(name(static_cast<Engine>(e))) + ": " + std::string(law) + "\n";
+  }
+  return same ? "  " + std::string(first) + "\n" : text;
+}
+
 // Pipes would end a table cell.
 std::string cell(std::string_view s) {
   std::string text;
@@ -185,7 +200,9 @@ std::string explain(std::string_view instruction) {
   std::string text = std::string(r->name) + "\n  " + std::string(r->doc) + "\n";
   if (!r->detail.empty()) text += "  " + std::string(r->detail) + "\n";
   text += "engines:    " + engines_text(*r) + "\nsince:      " + std::string(name(r->since)) +
-          "\ncost class: " + std::string(name(r->cost)) + "\nsource:     " + std::string(r->source) + "\n";
+          "\ncost class: " + std::string(name(r->cost)) + "\nsource:     " + std::string(r->source) +
+          "\ncost law (N: elements of dst per partition; parameters: trnsim config explain KEY):\n" +
+          laws_text(*r);
   std::string operands, fields, rules;
   for (int s = 0; s < kNumSlots; ++s) {
     const OperandRule& o = r->operands[s];

@@ -4,10 +4,16 @@
 #include <string>
 #include <string_view>
 
+#include "isa/table.h"
+
 namespace trnsim::isa {
 
 // The page docs/isa.md: all instructions with engines, operands, fields and rules, then dtypes and operators.
 std::string isa_markdown();
+
+// The law that sim/cost applies, with the names of its parameters; N: elements of dst per partition. Empty when
+// the engine does not run the class.
+std::string_view cost_law(CostClass cost, Engine engine);
 
 // One instruction as plain text; for an unknown name a message with the nearest one.
 std::string explain(std::string_view instruction);

@@ -1,6 +1,7 @@
 #include "device_plugin/aten/api.h"
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "device_plugin/aten/allocator.h"
 #include "device_plugin/aten/fallback.h"
@@ -22,7 +23,12 @@ PhiloxGenerator& generator_of(int device) { return generator_or_default(std::nul
 }  // namespace
 
 void configure(const std::string& config, const std::string& overrides, const std::string& mode) {
-  trnsim::aten::configure(config, overrides, mode);
+  try {
+    trnsim::aten::configure(config, overrides, mode);
+  } catch (
+      const c10::ValueError& e) {  // the module knows no c10: Python's ValueError by way of the standard's
+    throw std::invalid_argument(e.what_without_backtrace());
+  }
 }
 
 std::string runtime_report_json() {

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <exception>
+#include <stdexcept>
 
 #include "device_plugin/aten/api.h"
 
@@ -38,6 +39,8 @@ PYBIND11_MODULE(_C, m) {
       throw;
     } catch (const py::error_already_set&) {
       throw;
+    } catch (const std::invalid_argument& e) {
+      PyErr_SetString(PyExc_ValueError, e.what());
     } catch (const std::exception& e) {
       PyErr_SetString(PyExc_RuntimeError, first_part(e.what()).c_str());
     }

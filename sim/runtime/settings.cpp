@@ -263,6 +263,11 @@ bool read_settings(const Request& request, Settings* out, std::string* error) {
   auto config = config::load(name, request.overrides.value_or(env("TRNSIM_SET")), error);
   if (!config) return false;
   s.config = std::move(*config);
+  if (!isa::generation_from_target(s.config.chip.generation)) {
+    *error = "user error: configuration '" + name +
+             "': chip.generation: " + isa::unknown_target(s.config.chip.generation);
+    return false;
+  }
   if (!platform.empty() && s.config.chip.generation != platform) {
     *error = "user error: NEURON_PLATFORM_TARGET_OVERRIDE asks for " + platform +
              ", and the configuration '" + name + "' is a " + s.config.chip.generation +

@@ -52,8 +52,7 @@ def run(
     set_: Annotated[list[str] | None, typer.Option("--set", help="key=value, repeatable; replaces TRNSIM_SET.")] = None,
     mode: Annotated[str | None, typer.Option(help="both, data or time.")] = None,
     json_file: Annotated[
-        str | None,
-        typer.Option("--json", envvar="TRNSIM_JSON", help="Write the report to this file; - is the standard output."),
+        str | None, typer.Option("--json", help="Write the report to this file; - is the standard output.")
     ] = None,
     input_: Annotated[list[str] | None, typer.Option("--input", help="name=file.npy (program files).")] = None,
     output: Annotated[list[str] | None, typer.Option("--output", help="name=file.npy (program files).")] = None,
@@ -69,7 +68,6 @@ def run(
         for name, values in (("--set", set_), ("--input", input_), ("--output", output)):
             for value in values or []:
                 args += [name, value]
-        os.environ.pop("TRNSIM_JSON", None)  # --json says it
         _become_native("run", *args, *command)
     if input_ or output:
         raise _fail("user error: --input and --output go with program files (.trnp, .trnasm), not with a script")
@@ -87,6 +85,8 @@ def _run_script(
     for name, value in (("TRNSIM_CONFIG", config), ("TRNSIM_SET", ",".join(overrides) or None), ("TRNSIM_MODE", mode)):
         if value is not None:
             env[name] = value
+    if json_file is None:
+        json_file = env.get("TRNSIM_JSON") or None
     to_file = Path(json_file) if json_file not in (None, "-") else None
     # What the device would refuse at its first use is refused before the script has begun.
     env["TRNSIM_JSON"] = "" if to_file is None else str(to_file)

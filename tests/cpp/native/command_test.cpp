@@ -8,6 +8,8 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <regex>
+#include <sstream>
 
 #include "tests/cpp/catch.h"
 #include "tools/native/npy.h"
@@ -127,7 +129,7 @@ TEST_CASE("wrong use is said in words, with exit codes 1 and 2") {
       {"config explain foo", 1, "the nearest name is"},
       {"config explain zzzzzzzzzz", 1, "config show"},
       {"config check " + f.file(""), 1, "it is a folder"},
-      {"config check /dev/zero", 1, "binary"},
+      {"config check /dev/zero", 1, "larger than 1 MiB"},
       {"config check " + f.file("noise.trnp"), 1, "binary"},
       {"config check " + f.file("empty"), 1, "gives no value"},
       {"run " + scale_add() + " --mode time --set chip.cores=99999999999999999999", 2, "range"},
@@ -217,6 +219,27 @@ TEST_CASE("config check looks at what the environment asks for") {
   }
   CHECK(command("config check", "NEURON_PLATFORM_TARGET_OVERRIDE=trn3").text == "trn3: good\n");
   CHECK(command("config check", "NEURON_LAUNCH_BLOCKING=True").code == 0);
+}
+
+TEST_CASE("an instruction is shown with its law, and the law names parameters that exist") {
+  const std::string parameters = command("config show").text;
+  const std::regex parameter("[a-z]+\\.[a-z0-9_]+_[a-z0-9_]+");
+  std::istringstream lines(command("isa").text);
+  int rows = 0;
+  for (std::string line; std::getline(lines, line); ++rows) {
+    const std::string name = line.substr(0, line.find(' '));
+    INFO(name);
+    const std::string text = command("isa " + name).text;
+    const size_t at = text.find("cost law");
+    REQUIRE(at != std::string::npos);
+    const std::string law = text.substr(at, text.find("\noperands:", at) - at);
+    CHECK(law.find(": \n") == std::string::npos);  // an engine without words
+    for (std::sregex_iterator it(law.begin(), law.end(), parameter), end; it != end; ++it) {
+      INFO(it->str());
+      CHECK_THAT(parameters, ContainsSubstring(it->str() + " "));
+    }
+  }
+  CHECK(rows > 30);
 }
 
 TEST_CASE("configuration verbs") {

@@ -79,6 +79,7 @@ TEST_CASE("wrong names and values of variables are errors that say the right one
       {{{"TRNSIM_FALLBACK", "never"}}, "allow|error"},
       {{{"TRNSIM_CONFIG", "trn9"}}, "trn"},
       {{{"TRNSIM_SET", "chip.core=4"}}, "chip.cores"},
+      {{{"TRNSIM_SET", "chip.generation=trn9"}}, "known targets: trn2, trn3"},
       {{{"TRNSIM_FAULT", "hung"}}, "hang"},
       {{{"NEURON_LOGICAL_NC_CONFIG", "3"}}, "1 to 2"},
       {{{"NEURON_LOGICAL_NC_CONFIG", "1"}, {"NEURON_RT_VIRTUAL_CORE_SIZE", "2"}}, "contradict"},
