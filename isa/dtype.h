@@ -9,8 +9,8 @@
 
 namespace trnsim::isa {
 
-// kF64 and kI64 exist in HBM only: the DMA engines narrow them to kF32 / kI32 on the way into SBUF and widen
-// them on the way out. No compute engine accepts them.
+// kF64 and kI64 exist in HBM only: the DMA engines narrow them to kF32 / kI32 on the way into SBUF (integers beyond
+// 32 bits saturate) and widen them on the way out. No compute engine accepts them.
 enum class Dtype : uint8_t {
   kF32 = 0,
   kF32R,  // FP32 storage, TF32 multiply precision on the tensor engine

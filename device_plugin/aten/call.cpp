@@ -81,6 +81,7 @@ TensorRef Call::read_tensor(const at::Tensor& t, size_t argument, bool deduplica
     } else if (c10::isIntegralType(type, true)) {
       const auto value = t.item<int64_t>();
       const bool fits = value == static_cast<int32_t>(value);
+      wide |= !fits;
       slot = fits ? add_param(value) : add_param(static_cast<double>(value));
       form = fits ? 1 : 2;
     } else {
@@ -128,7 +129,9 @@ int32_t Call::read_scalar(const c10::IValue& v, bool constant) {
   const bool is_double = v.isDouble();
   const int64_t integer = is_double ? 0 : (v.isBool() ? static_cast<int64_t>(v.toBool()) : v.toInt());
   const uint64_t type = is_double ? 0 : (v.isBool() ? 2 : 1);
-  if (constant || (!is_double && integer != static_cast<int32_t>(integer))) {
+  const bool fits = integer == static_cast<int32_t>(integer);
+  wide |= !fits;
+  if (constant || !fits) {
     key.push_back(tag(kTagConstant, type));
     key.push_back(is_double ? std::bit_cast<uint64_t>(v.toDouble()) : static_cast<uint64_t>(integer));
     return -1;
@@ -179,6 +182,7 @@ void Call::read() {
         for (const c10::IValue& element : list) {
           const size_t before = params.size();
           if (element.isInt() && element.toInt() != static_cast<int32_t>(element.toInt())) {
+            wide = true;
             key.push_back(tag(kTagParam, 0));
             add_param(static_cast<double>(element.toInt()));
           } else {

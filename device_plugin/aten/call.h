@@ -31,6 +31,7 @@ class Call {
   c10::SmallVector<isa::Dtype, 8> param_dtypes;
   c10::DeviceIndex device = -1;
   const char* unsupported = nullptr;  // a reason found while reading
+  bool wide = false;                  // a number among the arguments is an integer beyond 32 bits
 
   c10::SmallVector<TensorRef, 12> refs;       // one per argument, filled for tensors ...
   c10::SmallVector<TensorRef, 16> list_refs;  // ... and one per list element, in order

@@ -50,7 +50,11 @@ Plan* copy_plan(const at::Tensor& destination, const at::Tensor& source) {
   plan->device = destination.device().index();
   plan->name = "aten::copy";
   const auto to = to_isa(destination.scalar_type()), from = to_isa(source.scalar_type());
-  if (!to || !from) {
+  const bool long_on_one_side =
+      (destination.scalar_type() == at::kLong) != (source.scalar_type() == at::kLong);
+  if (long_on_one_side && int64_exact()) {
+    plan->reason = "TRNSIM_INT64=exact";
+  } else if (!to || !from) {
     plan->reason = "the hardware has no " +
                    std::string(c10::toString(!to ? destination.scalar_type() : source.scalar_type())) +
                    " type";

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <c10/core/ScalarType.h>
+#include <c10/util/Exception.h>
 
+#include <cstdlib>
 #include <optional>
+#include <string>
 
 #include "isa/dtype.h"
 
@@ -43,6 +46,19 @@ inline std::optional<isa::Dtype> to_isa(c10::ScalarType t) {
     default:
       return std::nullopt;
   }
+}
+
+// TRNSIM_INT64=exact: int64 is computed on the host instead of in 32 bits.
+inline bool int64_exact() {
+  static const bool value = [] {
+    const char* variable = std::getenv("TRNSIM_INT64");
+    if (variable == nullptr || *variable == 0) return false;
+    const std::string text = variable;
+    TORCH_CHECK_VALUE(text == "narrow" || text == "exact", "user error: TRNSIM_INT64=", text,
+                      " is unknown; use narrow or exact.");
+    return text == "exact";
+  }();
+  return value;
 }
 
 }  // namespace trnsim::aten

@@ -7,9 +7,9 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/Exception.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "device_plugin/aten/call.h"
 #include "device_plugin/aten/dtypes.h"
@@ -26,18 +26,6 @@ using compiler::ValueId;
 
 // ---- 64-bit types
 // ------------------------------------------------------------------------------------------------
-bool int64_exact() {
-  static const bool value = [] {
-    const char* variable = std::getenv("TRNSIM_INT64");
-    if (variable == nullptr || *variable == 0) return false;
-    const std::string text = variable;
-    TORCH_CHECK_VALUE(text == "narrow" || text == "exact", "user error: TRNSIM_INT64=", text,
-                      " is unknown; use narrow or exact.");
-    return text == "exact";
-  }();
-  return value;
-}
-
 void warn_about_64_bits(const Call& call) {
   for (const at::Tensor* t : call.tensors) {
     if (t->scalar_type() == at::kDouble) {
@@ -115,6 +103,12 @@ class StandIns {
 
 constexpr size_t kMaxTrialBytes = size_t{64} << 20;
 
+bool runs_on_cpu(const c10::OperatorHandle& op) {
+  using Key = c10::DispatchKey;
+  return op.hasKernelForDispatchKey(Key::CPU) || op.hasKernelForDispatchKey(Key::CompositeExplicitAutograd) ||
+         op.hasKernelForDispatchKey(Key::CompositeExplicitAutogradNonFunctional);
+}
+
 // Result metadata, and the errors a user would get from PyTorch. Meta functions word some errors in their own
 // way: when one complains, the CPU kernel on zeros of the same shapes says it in the words users know.
 std::vector<at::Tensor> meta_results(const c10::OperatorHandle& op, const Call& call, const c10::Stack& stack,
@@ -126,9 +120,26 @@ std::vector<at::Tensor> meta_results(const c10::OperatorHandle& op, const Call& 
   } catch (const std::exception&) {
     size_t bytes = 0;
     for (const at::Tensor* t : call.tensors) bytes += tensor_extent_bytes(*t);
-    const bool has_cpu_kernel = op.hasKernelForDispatchKey(c10::DispatchKey::CPU);
-    if (has_cpu_kernel && bytes <= kMaxTrialBytes) StandIns(c10::kCPU).call(op, stack, begin);
+    if (runs_on_cpu(op) && bytes <= kMaxTrialBytes) StandIns(c10::kCPU).call(op, stack, begin);
     throw;
+  }
+}
+
+// Whether an operator accepts an operand without elements (the largest of none, a row of an empty table) is known to
+// its CPU kernel alone. With an empty operand that kernel costs little: it says what there is to say.
+void check_empty(const c10::OperatorHandle& op, const Overload& overload, const Call& call,
+                 const c10::Stack& stack, size_t begin) {
+  if (overload.random || !runs_on_cpu(op)) return;
+  size_t bytes = 0;
+  bool empty = false;
+  for (const at::Tensor* t : call.tensors) {
+    bytes += tensor_extent_bytes(*t);
+    empty = empty || t->numel() == 0;
+  }
+  if (!empty || bytes > kMaxTrialBytes) return;
+  try {
+    StandIns(c10::kCPU).call(op, stack, begin);
+  } catch (const c10::NotImplementedError&) {  // a type that the CPU lacks says nothing about the device
   }
 }
 
@@ -342,20 +353,58 @@ class GraphMaker {
   size_t list_position_ = 0;
 };
 
-bool moves_data_only(const std::string& op) {
-  static const std::unordered_map<std::string, bool> names = {{"aten::cat", true},
-                                                              {"aten::clone", true},
-                                                              {"aten::index_select", true},
-                                                              {"aten::embedding", true},
-                                                              {"aten::index.Tensor", true},
-                                                              {"aten::gather", true},
-                                                              {"aten::constant_pad_nd", true},
-                                                              {"aten::repeat", true},
-                                                              {"aten::flip", true},
-                                                              {"aten::roll", true},
-                                                              {"aten::fill.Scalar", true},
-                                                              {"aten::zero", true}};
-  return names.count(op) != 0;
+// Whether a call has to run on the host when int64 is exact: int64 elements are read or may exceed 32 bits. On the
+// device stay elements that only move, numbers of 32 bits that fill a tensor, and indices: one beyond 32 bits is out of
+// range in 32 bits too.
+bool needs_64_bit_integers(const Overload& overload, const Call& call, const Plan& plan) {
+  static const std::unordered_set<std::string> kMoving = {"aten::cat",
+                                                          "aten::clone",
+                                                          "aten::repeat",
+                                                          "aten::flip",
+                                                          "aten::roll",
+                                                          "aten::zero",
+                                                          "aten::fill.Scalar",
+                                                          "aten::constant_pad_nd",
+                                                          "aten::index_select",
+                                                          "aten::embedding",
+                                                          "aten::embedding_dense_backward",
+                                                          "aten::index.Tensor",
+                                                          "aten::gather",
+                                                          "aten::nll_loss_forward",
+                                                          "aten::nll_loss_backward",
+                                                          "aten::nll_loss2d_forward",
+                                                          "aten::nll_loss2d_backward"};
+  // Results that count or number elements.
+  static const std::unordered_set<std::string> kNumbering = {"aten::argmax",
+                                                             "aten::argmin",
+                                                             "aten::argsort",
+                                                             "aten::count_nonzero",
+                                                             "aten::cummax",
+                                                             "aten::cummin",
+                                                             "aten::kthvalue",
+                                                             "aten::max",
+                                                             "aten::median",
+                                                             "aten::min",
+                                                             "aten::mode",
+                                                             "aten::sort",
+                                                             "aten::topk",
+                                                             "aten::multinomial",
+                                                             "aten::randperm",
+                                                             "aten::searchsorted",
+                                                             "aten::bucketize",
+                                                             "aten::max_pool2d_with_indices",
+                                                             "aten::max_pool3d_with_indices",
+                                                             "aten::adaptive_max_pool2d",
+                                                             "aten::adaptive_max_pool3d"};
+  const bool casts = overload.functional == "aten::cat" && plan.results[0].dtype != at::kLong;
+  if (!call.wide && !casts && kMoving.count(overload.functional) != 0) return false;
+  for (const at::Tensor* t : call.tensors)
+    if (t->scalar_type() == at::kLong) return true;
+  const std::string base = overload.functional.substr(0, overload.functional.find('.'));
+  if (kNumbering.count(base) != 0) return false;
+  for (size_t r = 0; r < plan.results.size(); ++r)
+    if (plan.result_wanted[r] && plan.results[r].dtype == at::kLong) return true;
+  return false;
 }
 
 uint64_t words_of(const Overload& overload, const Call& call, const Plan& plan) {
@@ -388,6 +437,7 @@ std::unique_ptr<Plan> make_plan(const c10::OperatorHandle& op, const Overload& o
   }
   std::vector<at::Tensor> results;
   try {
+    check_empty(op, overload, call, stack, begin);
     results = meta_results(op, call, stack, begin);
   } catch (const c10::NotImplementedError&) {
     plan->reason = "no shape function for these arguments";
@@ -423,12 +473,9 @@ std::unique_ptr<Plan> make_plan(const c10::OperatorHandle& op, const Overload& o
     return plan;
   }
   warn_about_64_bits(call);
-  if (int64_exact() && !moves_data_only(overload.functional)) {
-    for (const at::Tensor* t : call.tensors)
-      if (t->scalar_type() == at::kLong) {
-        plan->reason = "TRNSIM_INT64=exact";
-        return plan;
-      }
+  if (int64_exact() && needs_64_bit_integers(overload, call, *plan)) {
+    plan->reason = "TRNSIM_INT64=exact";
+    return plan;
   }
   compiler::Graph graph;
   if (!GraphMaker(overload, call, stack, begin, *plan).make(graph)) return plan;

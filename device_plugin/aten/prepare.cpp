@@ -6,6 +6,7 @@
 #include <ATen/ops/nonzero.h>
 #include <c10/util/Exception.h>
 
+#include <cmath>
 #include <optional>
 #include <unordered_map>
 #include <vector>
@@ -85,6 +86,51 @@ void check_convolution(c10::Stack& stack,
     TORCH_CHECK(d > 0, "dilation should be greater than zero");
 }
 
+// The value of an operand that the call brings along, when it is an integer.
+std::optional<int64_t> integer_of(const c10::IValue& v) {
+  if (v.isInt()) return v.toInt();
+  if (v.isBool()) return v.toBool();
+  if (!v.isTensor() || !v.toTensor().device().is_cpu() || v.toTensor().dim() != 0) return std::nullopt;
+  const at::Tensor& t = v.toTensor();
+  if (!c10::isIntegralType(t.scalar_type(), true)) return std::nullopt;
+  return t.item<int64_t>();
+}
+
+bool is_integer(const c10::IValue& v) {
+  return v.isTensor() ? c10::isIntegralType(v.toTensor().scalar_type(), true) : v.isInt() || v.isBool();
+}
+
+bool is_bool(const c10::IValue& v) {
+  return v.isTensor() ? v.toTensor().scalar_type() == at::kBool : v.isBool();
+}
+
+// Integer quotients and remainders: no booleans, and no zero where the call knows the divisor.
+void check_division(c10::Stack& stack, size_t begin, const char* kernel) {
+  const c10::IValue &a = stack[begin], &b = stack[begin + 1];
+  if (!is_integer(a) || !is_integer(b)) return;
+  TORCH_CHECK_NOT_IMPLEMENTED(!is_bool(a) || !is_bool(b), '"', kernel, "\" not implemented for 'Bool'");
+  if (const auto divisor = integer_of(b)) TORCH_CHECK(*divisor != 0, "ZeroDivisionError");
+}
+
+void check_floor_divide(c10::Stack& stack, size_t begin) { check_division(stack, begin, "div_floor_cpu"); }
+void check_remainder(c10::Stack& stack, size_t begin) { check_division(stack, begin, "remainder_cpu"); }
+void check_fmod(c10::Stack& stack, size_t begin) { check_division(stack, begin, "fmod_cpu"); }
+void check_rounded_div(c10::Stack& stack, size_t begin) {  // (self, other, rounding_mode)
+  if (stack[begin + 2].isNone()) return;
+  const bool floors = stack[begin + 2].toStringRef() == "floor";
+  check_division(stack, begin, floors ? "div_floor_cpu" : "div_trunc_cpu");
+}
+
+// (self, .., number at kArg): what fills an integer tensor is an integer, without the rounding of FP32.
+template <size_t kArg>
+void fill_with_integer(c10::Stack& stack, size_t begin) {
+  c10::IValue& value = stack[begin + kArg];
+  constexpr double kLimit = 9223372036854775808.0;  // 2^63
+  if (value.isDouble() && std::abs(value.toDouble()) < kLimit && is_integer(stack[begin]) &&
+      !is_bool(stack[begin]))
+    value = static_cast<int64_t>(value.toDouble());
+}
+
 void check_uniform(c10::Stack& stack, size_t begin) {  // (self, from, to, generator)
   const double from = stack[begin + 1].toDouble(), to = stack[begin + 2].toDouble();
   TORCH_CHECK(from <= to, "uniform_ expects to return a [from, to) range, but found from=", from,
@@ -146,6 +192,21 @@ PrepareFn prepare_for(const std::string& functional) {
   static const std::unordered_map<std::string, PrepareFn> checks = {
       {"aten::convolution", &check_convolution},
       {"aten::convolution_overrideable", &check_convolution},
+      {"aten::floor_divide", &check_floor_divide},
+      {"aten::floor_divide.Scalar", &check_floor_divide},
+      {"aten::remainder.Tensor", &check_remainder},
+      {"aten::remainder.Scalar", &check_remainder},
+      {"aten::remainder.Scalar_Tensor", &check_remainder},
+      {"aten::fmod.Tensor", &check_fmod},
+      {"aten::fmod.Scalar", &check_fmod},
+      {"aten::div.Tensor_mode", &check_rounded_div},
+      {"aten::div.Scalar_mode", &check_rounded_div},
+      {"aten::fill.Scalar", &fill_with_integer<1>},
+      {"aten::full_like", &fill_with_integer<1>},
+      {"aten::constant_pad_nd", &fill_with_integer<2>},
+      {"aten::masked_fill.Scalar", &fill_with_integer<2>},
+      {"aten::index_fill.int_Scalar", &fill_with_integer<3>},
+      {"aten::scatter.value", &fill_with_integer<3>},
       {"aten::uniform", &check_uniform},
       {"aten::normal_functional", &check_std_not_negative<2>},
       {"aten::log_normal", &check_positive<2>},

@@ -193,15 +193,23 @@ struct MoveKernel {
   View src, dst;
 };
 
+// What an index operand may hold, and the words for one that does not: "IndexError: index {} is out of bounds for
+// dimension 0 with size 5" ({}: the index as given). Such an index stops the program (isa/index_check.h).
+struct IndexRule {
+  std::string words;
+  bool wraps = false;  // -size .. -1 count from the end
+};
+
 // dst[i.., j..] = src[.., index value.., ..]. One index operand per indexed axis of src; index views are broadcast to
-// index_sizes. Negative indices wrap; out of range is an error at run time. out sizes: src axes before the first
-// indexed axis, then index_sizes, then the other src axes (indexed axes must be adjacent; the lowering permutes).
+// index_sizes. out sizes: src axes before the first indexed axis, then index_sizes, then the other src axes (indexed
+// axes must be adjacent; the lowering permutes).
 // `along`: gather / scatter along one axis where index has the shape of the result (torch.gather).
 struct GatherKernel {
   View src, out;
   int32_t axis = 0;  // first indexed axis
   std::vector<View> index;
   bool along = false;
+  std::vector<IndexRule> rules;  // one per index operand
 };
 // The reverse: out[.., index.., ..] = or += src (duplicates accumulate exactly once each; kNone: last write wins,
 // in row-major order). `out` already holds its initial contents.
@@ -211,6 +219,15 @@ struct ScatterKernel {
   int32_t axis = 0;
   std::vector<View> index;
   bool along = false;
+  std::vector<IndexRule> rules;
+};
+
+// Stops the program unless the one int32 value of `row` is 0: words[i] for the value 1 + i, with one entry also for
+// other values v, where {} is v < 0 ? v : v - 1 + size.
+struct CheckKernel {
+  View row;
+  std::vector<std::string> words;
+  int64_t size = 0;
 };
 
 // Running combination along one axis (cumsum, cumprod, cummax without indices).
@@ -240,7 +257,7 @@ struct RandomKernel {
 };
 
 using Kernel = std::variant<MapKernel, DotKernel, ConvKernel, WindowKernel, MoveKernel, GatherKernel,
-                            ScatterKernel, ScanKernel, TopKernel, RandomKernel>;
+                            ScatterKernel, ScanKernel, TopKernel, RandomKernel, CheckKernel>;
 
 struct KernelList {
   std::string name;

@@ -118,6 +118,11 @@ struct Printer {
            std::to_string(k.philox_slot) + " a " + std::to_string(k.param_a) + " b " +
            std::to_string(k.param_b) + " probability " + view(k.probability) + " -> " + view(k.out) + "\n";
   }
+  std::string operator()(const CheckKernel& k) const {
+    std::string s = "check " + view(k.row) + " size " + std::to_string(k.size);
+    for (const std::string& w : k.words) s += " \"" + w + "\"";
+    return s + "\n";
+  }
   static std::string indices(const std::vector<View>& index) {
     std::string s;
     for (const View& v : index) s += " index " + view(v);

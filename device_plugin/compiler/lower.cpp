@@ -162,9 +162,11 @@ View LowerContext::in(int i) {
     m.emit();
     return v;
   }
-  if (auto c = std::holds_alternative<Optional>(a) ? std::nullopt : constant(i)) {
+  if (!std::holds_alternative<Optional>(a) && constant(i)) {
     View v = scratch(std::holds_alternative<double>(a) ? Dtype::kF32 : Dtype::kI32, {});
-    fill(v, *c);
+    MapBuilder m(*this, {});
+    m.output(v, m.operand(i));
+    m.emit();
     return v;
   }
   return view_of(value_id(i));
@@ -276,6 +278,15 @@ void LowerContext::fill(const View& dst, double value) {
   MapBuilder m(*this, dst.sizes);
   m.output(dst, m.constant(value, compute_dtype(dst.dtype)));
   m.emit();
+}
+
+void LowerContext::check(const View& v, std::string words, const std::function<Ex(Ex)>& bad) {
+  if (view_empty(v)) return;
+  const View row = scratch(Dtype::kI32, {});
+  MapBuilder m(*this, v.sizes, 0);
+  m.row_output(row, m.reduce(ReduceOp::kAny, bad(m.input(v))));
+  m.emit();
+  emit(CheckKernel{row, {std::move(words)}, 0});
 }
 
 bool LowerContext::aliases(int i, int result) {

@@ -50,8 +50,8 @@
 //       running_var), the last two kNoValue when not in training or not given.
 //       `_native_batch_norm_legit_functional` has five results already.
 //
-// Types: float64 computes as FP32 and int64 as int32 (the DMA engines narrow and widen), bool is 0 or 1. Complex is
-//   not simulated. Result types decide the computing type, as PyTorch's promotion has already been applied to them;
+// Types: float64 computes as FP32 and int64 as int32 (the DMA engines narrow and widen; integers beyond 32 bits
+//   saturate, as do constants), bool is 0 or 1. Complex is not simulated. Result types decide the computing type, as PyTorch's promotion has already been applied to them;
 //   comparisons promote their operands here.
 //
 // Boolean masks in aten::index.Tensor / aten::index_put have a data-dependent shape and are refused, except
@@ -59,6 +59,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -69,6 +70,7 @@
 namespace trnsim::compiler {
 
 class LowerContext;
+struct Ex;
 using LowerFn = void (*)(LowerContext&);
 
 struct LowerRow {
@@ -134,6 +136,8 @@ class LowerContext {
   void emit(Kernel kernel);
   void copy(const View& dst, const View& src);  // cast; src is broadcast to dst
   void fill(const View& dst, double value);
+  // Stops the program with `words` ("RuntimeError: ..") when `bad` holds for an element of `v`.
+  void check(const View& v, std::string words, const std::function<Ex(Ex)>& bad);
   bool aliases(int i, int result = 0);  // result `result` occupies the memory of argument i
   // `in`, or a copy of it when result `result` occupies the memory of argument i: for lowerings that write a
   // result before they have read all of an argument.

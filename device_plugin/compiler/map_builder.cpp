@@ -120,10 +120,6 @@ Ex MapBuilder::constant(double value, Dtype dtype) {
   e.op = ExprOp::kConst;
   e.dtype = dtype;
   e.value = value;
-  if (dtype == Dtype::kI32) {  // int64 bounds become int32 bounds
-    e.value = std::clamp(value, static_cast<double>(std::numeric_limits<int32_t>::min()),
-                         static_cast<double>(std::numeric_limits<int32_t>::max()));
-  }
   return add(e);
 }
 
@@ -234,7 +230,14 @@ void MapBuilder::row_output(const View& view, Ex a) {
   kernel_.outputs.push_back({view, cast(a, compute_dtype(view.dtype)).id});
 }
 
-void MapBuilder::emit() { context_.emit(std::move(kernel_)); }
+void MapBuilder::emit() {
+  // Numbers beyond 32 bits saturate where they stay integers, as int64 elements do.
+  for (Expr& e : kernel_.exprs)
+    if (e.op == ExprOp::kConst && e.dtype == Dtype::kI32)
+      e.value = std::clamp(e.value, static_cast<double>(std::numeric_limits<int32_t>::min()),
+                           static_cast<double>(std::numeric_limits<int32_t>::max()));
+  context_.emit(std::move(kernel_));
+}
 
 // ---- operators
 // ---------------------------------------------------------------------------------------------------

@@ -486,6 +486,14 @@ void TileBuilder::set_location(const std::string& file, int line, const std::str
   if (last.file != file || last.line != line || last.what != what) locations.push_back({file, line, what});
   impl_->location = static_cast<uint32_t>(locations.size() - 1);
 }
+void TileBuilder::check_indices(const isa::IndexCheck& check) {
+  isa::Program& program = impl_->tiles.program;
+  const isa::SourceLocation here = program.locations[impl_->location];
+  program.locations.push_back(here);
+  impl_->location = static_cast<uint32_t>(program.locations.size() - 1);
+  program.notes.push_back(isa::index_check_note(impl_->location, check));
+}
+
 void TileBuilder::note(const std::string& key, const std::string& value) {
   impl_->tiles.program.notes.emplace_back(key, value);
 }

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "isa/index_check.h"
 #include "isa/program.h"
 
 namespace trnsim::compiler {
@@ -102,6 +103,8 @@ class TileBuilder {
 
   void set_location(const std::string& file, int line, const std::string& what);
   void note(const std::string& key, const std::string& value);
+  // The instructions that follow, up to the next location, check indices: what to say of one that is not legal.
+  void check_indices(const isa::IndexCheck& check);
   void add_work(uint64_t flops, uint64_t hbm_bytes);
 
   std::string text() const;  // level 2 dump

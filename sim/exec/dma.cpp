@@ -1,8 +1,10 @@
 // DMA copies and transposes.
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "isa/dtype.h"
+#include "isa/index_check.h"
 #include "sim/exec/block.h"
 #include "sim/exec/state.h"
 
@@ -35,10 +37,20 @@ void in_blocks(const Rectangle& r, Each each) {
   }
 }
 
+// 64-bit integers saturate on their way into 32 bits.
+void narrow(int64_t* v, int n, isa::Dtype to) {
+  const bool is_signed = to == isa::Dtype::kI32;
+  const int64_t low = is_signed ? std::numeric_limits<int32_t>::min() : 0;
+  const int64_t high = is_signed ? int64_t{std::numeric_limits<int32_t>::max()}
+                                 : int64_t{std::numeric_limits<uint32_t>::max()};
+  for (int i = 0; i < n; ++i) v[i] = std::clamp(v[i], low, high);
+}
+
 void move_int(Work& w, const Operand& dst, const Operand& src, const Rectangle& r) {
   const RowKernels& k = row_kernels();
   in_blocks(r, [&](const std::byte* s, std::byte* d, int rows, int n) {
     k.load_int[static_cast<int>(src.dtype)](s, r.src_pitch, r.src_step, w.i[0], n, rows, n);
+    if (src.dtype == isa::Dtype::kI64) narrow(w.i[0], rows * n, dst.dtype);
     k.store_int[static_cast<int>(dst.dtype)](w.i[0], n, d, r.dst_pitch, r.dst_step, rows, n);
   });
 }
@@ -185,6 +197,9 @@ void for_each_index(Context& c, const Prepared& p, const Operand& table, const O
         const int64_t i = c.work.i[2][l];
         if (i < 0 || i >= row_count) {
           if (p.has(isa::kFlagSkipOutOfBounds)) continue;
+          const std::string words = isa::explain_index(c.notes(), p.location, i, row_count);
+          if (!words.empty())
+            throw Fault{Status::Kind::kOutOfBounds, "check failed: " + words + "; found by " + c.where(p)};
           throw Fault{Status::Kind::kOutOfBounds,
                       "row index " + std::to_string(i) + " (partition " + std::to_string(partition) +
                           ", element " + std::to_string(j + l) + " of src1) of tensor '" +

@@ -135,6 +135,7 @@ struct ProgramInfo {
   std::vector<std::string> tensor_names;
   std::vector<uint64_t> tensor_bytes;
   std::vector<isa::SourceLocation> locations;
+  std::vector<std::pair<std::string, std::string>> notes;
 };
 
 // Largest offsets used, so that storage can be poisoned up to there and bindings checked once per run.

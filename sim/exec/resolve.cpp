@@ -19,8 +19,8 @@ std::string describe(isa::Opcode opcode, isa::Engine engine, uint32_t index, uin
                   " (instruction " + std::to_string(index);
   if (location != 0 && location < locations.size()) {
     const isa::SourceLocation& l = locations[location];
-    s += ", " + l.file + ":" + std::to_string(l.line);
-    if (!l.what.empty()) s += ": " + l.what;
+    if (!l.file.empty()) s += ", " + l.file + ":" + std::to_string(l.line);
+    if (!l.what.empty()) s += (l.file.empty() ? ", " : ": ") + l.what;
   }
   return s + ")";
 }

@@ -115,6 +115,7 @@ std::shared_ptr<const PreparedProgram> prepare(const isa::Program& program, cons
   out->sizes = sizes;
   out->info.name = program.name;
   out->info.locations = program.locations;
+  out->info.notes = program.notes;
   for (const isa::TensorDecl& t : program.tensors) {
     out->info.tensor_names.push_back(t.name);
     out->info.tensor_bytes.push_back(t.bytes);

@@ -49,6 +49,9 @@ struct Context {
   const std::vector<isa::SourceLocation>& locations() const {
     return info ? info->locations : program->locations;
   }
+  const std::vector<std::pair<std::string, std::string>>& notes() const {
+    return info ? info->notes : program->notes;
+  }
   const std::string& tensor_name(uint32_t t) const {
     return info ? info->tensor_names[t] : program->tensors[t].name;
   }

@@ -15,11 +15,21 @@ Ex scaled(Pointwise& p, Ex b, int alpha) {
   return b * p[alpha];
 }
 
+// Quotient or remainder. An integer 0 in a tensor of divisors stops the program; whoever builds the graph knows the
+// value of a number.
+template <ExprOp op>
+Ex quotient(Pointwise& p) {
+  LowerContext& c = p.context;
+  if (p.integral() && c.is_tensor(1))
+    c.check(c.in(1), "RuntimeError: ZeroDivisionError", [](Ex v) { return v == 0.0; });
+  return p.map.binary(op, p[0], p[1]);
+}
+
 Ex divide(Pointwise& p, int mode) {
   std::string rounding = p.context.str(mode);
   if (rounding.empty()) return p.f32(0) / p.f32(1);
-  if (rounding == "floor") return p.map.binary(ExprOp::kFloorDiv, p[0], p[1]);
-  if (rounding == "trunc") return p.map.binary(ExprOp::kTruncDiv, p[0], p[1]);
+  if (rounding == "floor") return quotient<ExprOp::kFloorDiv>(p);
+  if (rounding == "trunc") return quotient<ExprOp::kTruncDiv>(p);
   p.context.refuse("rounding mode '" + rounding + "'");
 }
 
@@ -125,13 +135,13 @@ TRNSIM_LOWER(std::vector<LowerRow>{
     {"aten::true_divide.Tensor", pointwise<[](Pointwise& p) { return p.f32(0) / p.f32(1); }>},
     {"aten::div.Tensor_mode", pointwise<[](Pointwise& p) { return divide(p, 2); }>},
     {"aten::div.Scalar_mode", pointwise<[](Pointwise& p) { return divide(p, 2); }>},
-    {"aten::floor_divide", binary_any<ExprOp::kFloorDiv>},
-    {"aten::floor_divide.Scalar", binary_any<ExprOp::kFloorDiv>},
-    {"aten::remainder.Tensor", binary_any<ExprOp::kRemainder>},
-    {"aten::remainder.Scalar", binary_any<ExprOp::kRemainder>},
-    {"aten::remainder.Scalar_Tensor", binary_any<ExprOp::kRemainder>},
-    {"aten::fmod.Tensor", binary_any<ExprOp::kFmod>},
-    {"aten::fmod.Scalar", binary_any<ExprOp::kFmod>},
+    {"aten::floor_divide", pointwise<quotient<ExprOp::kFloorDiv>>},
+    {"aten::floor_divide.Scalar", pointwise<quotient<ExprOp::kFloorDiv>>},
+    {"aten::remainder.Tensor", pointwise<quotient<ExprOp::kRemainder>>},
+    {"aten::remainder.Scalar", pointwise<quotient<ExprOp::kRemainder>>},
+    {"aten::remainder.Scalar_Tensor", pointwise<quotient<ExprOp::kRemainder>>},
+    {"aten::fmod.Tensor", pointwise<quotient<ExprOp::kFmod>>},
+    {"aten::fmod.Scalar", pointwise<quotient<ExprOp::kFmod>>},
     {"aten::maximum", binary_any<ExprOp::kMax>},
     {"aten::minimum", binary_any<ExprOp::kMin>},
     {"aten::max.other", binary_any<ExprOp::kMax>},

@@ -10,14 +10,37 @@ int dim_arg(LowerContext& c, int arg, const View& v) {
   return static_cast<int>(wrap_dim(c.int_arg(arg), static_cast<int64_t>(v.sizes.size())));
 }
 
+// ---- what an index may be: the words are those of PyTorch's CPU kernels
+
+std::string dimension_with_size(int64_t dim, const View& v) {
+  return "dimension " + std::to_string(dim) + " with size " +
+         std::to_string(v.sizes[static_cast<size_t>(dim)]);
+}
+
+// index_select and embedding
+IndexRule row_rule(int64_t dim, const View& table) {
+  return {"IndexError: index out of range in self (index {} of " + dimension_with_size(dim, table) + ")"};
+}
+
+// gather and scatter along an axis
+IndexRule along_rule(int64_t dim, const View& table) {
+  return {"RuntimeError: index {} is out of bounds for " + dimension_with_size(dim, table)};
+}
+
+IndexRule wrapping_rule(int64_t dim, int64_t size) {
+  return {"IndexError: index {} is out of bounds for dimension " + std::to_string(dim) + " with size " +
+              std::to_string(size),
+          true};
+}
+
 void emit_gather(LowerContext& c, const View& src, const View& out, int axis, std::vector<View> index,
-                 bool along = false) {
+                 std::vector<IndexRule> rules, bool along = false) {
   if (view_empty(out)) return;
-  c.emit(GatherKernel{src, out, axis, std::move(index), along});
+  c.emit(GatherKernel{src, out, axis, std::move(index), along, std::move(rules)});
 }
 
 void emit_scatter(LowerContext& c, const View& out, const View& src, int axis, std::vector<View> index,
-                  bool accumulate, bool along = false) {
+                  std::vector<IndexRule> rules, bool accumulate, bool along = false) {
   if (view_empty(out) || view_empty(src)) return;
   ScatterKernel k;
   k.combine = accumulate ? ScatterKernel::Combine::kAdd : ScatterKernel::Combine::kNone;
@@ -26,6 +49,7 @@ void emit_scatter(LowerContext& c, const View& out, const View& src, int axis, s
   k.axis = axis;
   k.index = std::move(index);
   k.along = along;
+  k.rules = std::move(rules);
   c.emit(std::move(k));
 }
 
@@ -66,17 +90,20 @@ struct Accumulator {
 
 void lower_index_select(LowerContext& c) {  // (self, dim, index)
   View x = view_at_least_1d(c.in(0)), out = view_at_least_1d(c.out(0));
-  emit_gather(c, x, out, dim_arg(c, 1, x), {view_at_least_1d(c.in(2))});
+  int d = dim_arg(c, 1, x);
+  emit_gather(c, x, out, d, {view_at_least_1d(c.in(2))}, {row_rule(d, x)});
 }
 
-void lower_embedding(LowerContext& c) { emit_gather(c, c.in(0), c.out(0), 0, {c.in(1)}); }
+void lower_embedding(LowerContext& c) {
+  emit_gather(c, c.in(0), c.out(0), 0, {c.in(1)}, {row_rule(0, c.in(0))});
+}
 
 // (grad, indices, num_weights, padding_idx, scale_grad_by_freq)
 void lower_embedding_backward(LowerContext& c) {
   View g = c.in(0), index = c.in(1);
   int64_t padding = c.int_arg(3);
   Accumulator a(c, false);
-  emit_scatter(c, a.sum, a.source(g), 0, {index}, true);
+  emit_scatter(c, a.sum, a.source(g), 0, {index}, {row_rule(0, a.out)}, true);
   View counts;
   if (c.flag(4) &&
       !view_empty(index)) {  // every contribution to a row has the same divisor: how often it was used
@@ -84,7 +111,7 @@ void lower_embedding_backward(LowerContext& c) {
     c.fill(counts, 0);
     View one = c.scratch(Dtype::kF32, {});
     c.fill(one, 1);
-    emit_scatter(c, counts, view_expanded(one, index.sizes), 0, {index}, true);
+    emit_scatter(c, counts, view_expanded(one, index.sizes), 0, {index}, {row_rule(0, a.out)}, true);
     MapBuilder m(c, a.sum.sizes);
     m.output(a.sum,
              m.input(a.sum) / m.binary(ExprOp::kMax, m.input(view_unsqueezed(counts, 1)), m.constant(1)));
@@ -108,14 +135,18 @@ void lower_index_add(LowerContext& c) {
     m.emit();
     src = s;
   }
-  emit_scatter(c, sum, src, dim_arg(c, 1, sum), {view_at_least_1d(c.in(2))}, true);
+  int d = dim_arg(c, 1, sum);
+  IndexRule rule = sum.sizes.size() == 1 ? row_rule(d, sum) : along_rule(d, sum);
+  emit_scatter(c, sum, src, d, {view_at_least_1d(c.in(2))}, {rule}, true);
   a.finish();
 }
 
 void lower_index_copy(LowerContext& c) {  // (self, dim, index, source)
   keep_self(c);
   View out = view_at_least_1d(c.out(0));
-  emit_scatter(c, out, view_at_least_1d(c.in(3)), dim_arg(c, 1, out), {view_at_least_1d(c.in(2))}, false);
+  int d = dim_arg(c, 1, out);
+  IndexRule rule{"IndexError: index_copy_(): index {} is out of bounds for " + dimension_with_size(d, out)};
+  emit_scatter(c, out, view_at_least_1d(c.in(3)), d, {view_at_least_1d(c.in(2))}, {rule}, false);
 }
 
 // A number, or a 0-dim tensor, in the type of `out`.
@@ -134,7 +165,8 @@ void lower_index_fill(LowerContext& c) {  // (self, dim, index, value)
   int d = dim_arg(c, 1, out);
   std::vector<int64_t> sizes = out.sizes;
   sizes[static_cast<size_t>(d)] = index.sizes[0];
-  emit_scatter(c, out, view_expanded(scalar_of(c, 3, out.dtype), sizes), d, {index}, false);
+  emit_scatter(c, out, view_expanded(scalar_of(c, 3, out.dtype), sizes), d, {index},
+               {wrapping_rule(d, out.sizes[static_cast<size_t>(d)])}, false);
 }
 
 // ---- advanced indexing
@@ -152,6 +184,8 @@ struct AdvancedIndex {
       if (list[d].dtype == Dtype::kBool || list[d].dtype == Dtype::kU8) {
         c.refuse("a boolean mask has a data-dependent shape; use torch.where or masked_fill");
       }
+      // PyTorch counts the indexed dimensions alone.
+      rules.push_back(wrapping_rule(static_cast<int64_t>(axes.size()), src.sizes[d]));
       axes.push_back(static_cast<int>(d));
       index.push_back(list[d]);
       sizes = broadcast_sizes(sizes, list[d].sizes);
@@ -178,6 +212,7 @@ struct AdvancedIndex {
     return out;
   }
   std::vector<View> index;
+  std::vector<IndexRule> rules;
   std::vector<int64_t> sizes;
   std::vector<int> order;
   int axis = 0;
@@ -187,7 +222,7 @@ void lower_index(LowerContext& c) {  // (self, indices)
   View x = c.in(0);
   AdvancedIndex a(c, 1, x);
   if (a.index.empty()) return c.copy(c.out(0), x);
-  emit_gather(c, view_permuted(x, a.order), c.out(0), a.axis, a.index);
+  emit_gather(c, view_permuted(x, a.order), c.out(0), a.axis, a.index, a.rules);
 }
 
 // Masks only and a value that broadcasts from one element: a select. Returns false when it is another case.
@@ -237,13 +272,13 @@ void lower_index_put(LowerContext& c) {  // (self, indices, values, accumulate)
   if (accumulate) {
     Accumulator acc(c, true);
     View target = view_permuted(acc.sum, a.order);
-    emit_scatter(c, target, fit(acc.source(values), target), a.axis, a.index, true);
+    emit_scatter(c, target, fit(acc.source(values), target), a.axis, a.index, a.rules, true);
     acc.finish();
     return;
   }
   keep_self(c);
   View target = view_permuted(x, a.order);
-  emit_scatter(c, target, fit(values, target), a.axis, a.index, false);
+  emit_scatter(c, target, fit(values, target), a.axis, a.index, a.rules, false);
 }
 
 // ---- along one axis
@@ -260,7 +295,7 @@ View cut_to_index(View v, const View& index, int axis) {
 void lower_gather(LowerContext& c) {  // (self, dim, index, sparse_grad)
   View x = view_at_least_1d(c.in(0)), index = view_at_least_1d(c.in(2)), out = view_at_least_1d(c.out(0));
   int d = dim_arg(c, 1, x);
-  emit_gather(c, cut_to_index(x, index, d), out, d, {index}, true);
+  emit_gather(c, cut_to_index(x, index, d), out, d, {index}, {along_rule(d, x)}, true);
 }
 
 View source_for(const View& src, const View& index) {
@@ -276,7 +311,7 @@ void scatter_along(LowerContext& c, bool add, bool value) {  // (self, dim, inde
     View out = view_at_least_1d(c.out(0));
     int d = dim_arg(c, 1, out);
     View src = value ? view_expanded(scalar_of(c, 3, out.dtype), index.sizes) : source_for(c.in(3), index);
-    emit_scatter(c, cut_to_index(out, index, d), src, d, {index}, false, true);
+    emit_scatter(c, cut_to_index(out, index, d), src, d, {index}, {along_rule(d, out)}, false, true);
     return;
   }
   Accumulator a(c, true);
@@ -284,7 +319,7 @@ void scatter_along(LowerContext& c, bool add, bool value) {  // (self, dim, inde
   int d = dim_arg(c, 1, sum);
   View src =
       value ? view_expanded(scalar_of(c, 3, a.sum.dtype), index.sizes) : a.source(source_for(c.in(3), index));
-  emit_scatter(c, cut_to_index(sum, index, d), src, d, {index}, true, true);
+  emit_scatter(c, cut_to_index(sum, index, d), src, d, {index}, {along_rule(d, sum)}, true, true);
   a.finish();
 }
 
@@ -314,8 +349,9 @@ void lower_scatter_reduce(LowerContext& c) {
   c.fill(one, 1);
   View src = c.scratch(t, index.sizes);
   c.copy(src, source_for(c.in(3), index));
-  emit_scatter(c, cut_to_index(sum, index, d), src, d, {index}, true, true);
-  emit_scatter(c, cut_to_index(count, index, d), view_expanded(one, index.sizes), d, {index}, true, true);
+  emit_scatter(c, cut_to_index(sum, index, d), src, d, {index}, {along_rule(d, sum)}, true, true);
+  emit_scatter(c, cut_to_index(count, index, d), view_expanded(one, index.sizes), d, {index},
+               {along_rule(d, count)}, true, true);
   MapBuilder m(c, out.sizes);
   Ex n = m.input(count), s = m.input(sum), old = m.cast(m.input(self), t);
   Ex untouched = n == 0.0;
@@ -336,7 +372,10 @@ void lower_take(LowerContext& c) {  // (self, index): of the flattened tensor
     c.copy(s, x);
     flat = view_reshaped(s, {x.numel()});
   }
-  emit_gather(c, *flat, c.out(0), 0, {c.in(1)});
+  IndexRule rule{"IndexError: out of range: tried to access index {} on a tensor of " +
+                     std::to_string(x.numel()) + " elements.",
+                 true};
+  emit_gather(c, *flat, c.out(0), 0, {c.in(1)}, {rule});
 }
 
 // masked_scatter(self, mask, source): the n-th true element takes the n-th element of the source.
@@ -349,6 +388,10 @@ void lower_masked_scatter(LowerContext& c) {
        position = c.scratch(Dtype::kI32, {n});
   c.copy(ones, c.in(1));
   c.emit(ScanKernel{*view_reshaped(ones, {n}), rank, 0, ReduceOp::kSum});
+  const double available = static_cast<double>(source.numel());
+  c.check(view_selected(rank, 0, n - 1),
+          "RuntimeError: Number of elements of source < number of ones in mask",
+          [available](Ex total) { return total > available; });
   View flat = c.scratch(source.dtype, source.sizes), taken = c.scratch(source.dtype, {n});
   c.copy(flat, source);
   MapBuilder p(
@@ -357,7 +400,7 @@ void lower_masked_scatter(LowerContext& c) {
   p.output(position,
            p.binary(ExprOp::kMin, r, p.constant(static_cast<double>(source.numel() - 1), Dtype::kI32)));
   p.emit();
-  emit_gather(c, *view_reshaped(flat, {source.numel()}), taken, 0, {position});
+  emit_gather(c, *view_reshaped(flat, {source.numel()}), taken, 0, {position}, {row_rule(0, position)});
   MapBuilder m(c, out.sizes);
   m.output(out, m.select(m.operand(1), m.input(*view_reshaped(taken, out.sizes)), m.input(self)));
   m.emit();

@@ -32,9 +32,26 @@ struct ClassLoss {
   Ex hit, weight;
 };
 
+// The program stops on a target that is no class: the largest one above the classes, or the smallest below 0.
+void check_target(LowerContext& c, const View& target, int64_t classes, int64_t ignore) {
+  if (view_empty(target)) return;
+  const View row = c.scratch(Dtype::kI32, {});
+  MapBuilder m(c, target.sizes, 0);
+  Ex t = m.input(target), zero = m.constant(0, Dtype::kI32);
+  Ex counts = t != static_cast<double>(ignore);
+  Ex above =
+      m.select(t >= static_cast<double>(classes) && counts, t - static_cast<double>(classes - 1), zero);
+  Ex below = m.select(t < 0.0 && counts, t, zero);
+  Ex high = m.reduce(ReduceOp::kMax, above), low = m.reduce(ReduceOp::kMin, below);
+  m.row_output(row, m.select(high > 0.0, high, low));
+  m.emit();
+  c.emit(CheckKernel{row, {"IndexError: Target {} is out of bounds."}, classes});
+}
+
 // (self, target, weight, reduction, ignore_index) -> (output, total_weight)
 void lower_nll_loss(LowerContext& c) {
   View x = c.in(0);
+  check_target(c, c.in(1), x.sizes[x.sizes.size() == 1 ? 0 : 1], c.int_arg(4));
   int64_t reduction = c.int_arg(3);
   bool rows = reduction == 0;
   std::vector<int64_t> dims;

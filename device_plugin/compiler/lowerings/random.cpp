@@ -157,9 +157,33 @@ void lower_dropout(LowerContext& c) {
 }
 
 // Draws without replacement are the largest p / Exp(1); a single draw is their maximum.
+// Stops the program on weights that are no distribution.
+void check_weights(LowerContext& c, const View& p, const char* bad_entry) {
+  if (view_empty(p)) return;
+  const int rows = static_cast<int>(p.sizes.size()) - 1;
+  const View found = c.scratch(Dtype::kI32, {p.sizes.begin(), p.sizes.end() - 1}),
+             row = c.scratch(Dtype::kI32, {});
+  MapBuilder m(c, p.sizes, rows);
+  Ex w = m.cast(m.input(p), Dtype::kF32);
+  Ex bad = m.reduce(ReduceOp::kAny, !(w >= 0.0 && w < std::numeric_limits<double>::infinity()));
+  Ex empty = m.reduce(ReduceOp::kSum, w) <= 0.0;
+  m.row_output(found, m.select(bad, m.constant(2, Dtype::kI32), m.cast(empty, Dtype::kI32)));
+  m.emit();
+  MapBuilder all(c, found.sizes, 0);
+  all.row_output(row, all.reduce(ReduceOp::kMax, all.input(found)));
+  all.emit();
+  c.emit(CheckKernel{
+      row, {"RuntimeError: invalid multinomial distribution (sum of probabilities <= 0)", bad_entry}, 0});
+}
+
 void lower_multinomial(LowerContext& c) {  // (self, num_samples, replacement, generator)
   View p = c.in(0), out = c.out(0);
   int64_t n = c.int_arg(1);
+  check_weights(c, p,
+                c.flag(2) && n > 1
+                    ? "RuntimeError: invalid multinomial distribution (encountering probability entry < 0, "
+                      "infinity or NaN)"
+                    : "RuntimeError: probability tensor contains either `inf`, `nan` or element < 0");
   if (c.flag(2) && n > 1) {  // invert the cumulative sum
     View cumulative = c.scratch(Dtype::kF32, p.sizes);
     View wide = c.scratch(Dtype::kF32, p.sizes);
@@ -200,17 +224,20 @@ void lower_randperm(LowerContext& c) {
   if (order.buffer != out.buffer) c.copy(out, order);
 }
 
-Ex below_probability(Pointwise& p, Ex u, Ex probability) { return p.map.cast(u < probability, Dtype::kF32); }
+template <int arg>
+void lower_bernoulli(LowerContext& c) {
+  if (c.is_tensor(arg))
+    c.check(c.in(arg), "RuntimeError: Expected p_in >= 0 && p_in <= 1 to be true, but got false.",
+            [](Ex p) { return !(p >= 0.0 && p <= 1.0); });
+  from_uniform<[](Pointwise& p, Ex u) { return p.map.cast(u < p.f32(arg), Dtype::kF32); }>(c);
+}
 
 TRNSIM_LOWER(std::vector<LowerRow>{
     {"aten::uniform", lower_two_parameters<RandomKernel::Dist::kUniform>, 0, true},
     {"aten::normal_functional", lower_two_parameters<RandomKernel::Dist::kNormal>, 0, true},
-    {"aten::bernoulli", from_uniform<[](Pointwise& p, Ex u) { return below_probability(p, u, p.f32(0)); }>, 0,
-     true},
-    {"aten::bernoulli.p", from_uniform<[](Pointwise& p, Ex u) { return below_probability(p, u, p.f32(1)); }>,
-     0, true},
-    {"aten::bernoulli.Tensor",
-     from_uniform<[](Pointwise& p, Ex u) { return below_probability(p, u, p.f32(1)); }>, 0, true},
+    {"aten::bernoulli", lower_bernoulli<0>, 0, true},
+    {"aten::bernoulli.p", lower_bernoulli<1>, 0, true},
+    {"aten::bernoulli.Tensor", lower_bernoulli<1>, 0, true},
     {"aten::exponential", from_uniform<[](Pointwise& p, Ex u) { return negative_log(p, u) / p.f32(1); }>, 0,
      true},
     {"aten::geometric", from_uniform<[](Pointwise& p, Ex u) {

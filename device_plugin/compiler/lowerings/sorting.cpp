@@ -130,7 +130,13 @@ void lower_kthvalue(LowerContext& c) {  // (self, k, dim, keepdim) -> (values, i
 void lower_median(LowerContext& c) {  // (self)
   View x = c.in(0), out = c.out(0);
   int64_t n = x.numel();
-  if (n == 0) return c.fill(out, std::numeric_limits<double>::quiet_NaN());
+  if (n == 0) {  // NaN, which the CPU turns into true, the smallest integer of 32 bits or more, or 0
+    if (isa::is_float(out.dtype)) return c.fill(out, std::numeric_limits<double>::quiet_NaN());
+    std::vector<uint8_t> smallest(isa::dtype_bytes(out.dtype));
+    if (out.dtype == Dtype::kBool) smallest.back() = 1;
+    if (smallest.size() >= 4) smallest.back() = 0x80;
+    return c.copy(out, c.constant_buffer(out.dtype, {}, std::move(smallest)));
+  }
   View s = c.scratch(x.dtype, x.sizes);
   c.copy(s, x);
   View row = *view_reshaped(s, {n}), value = c.scratch(x.dtype, {1});

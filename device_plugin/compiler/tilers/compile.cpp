@@ -18,6 +18,7 @@ struct Dispatch {
   void operator()(const ScanKernel& k) { tile_scan(k, context, tile); }
   void operator()(const TopKernel& k) { tile_top(k, context, tile); }
   void operator()(const RandomKernel& k) { tile_random(k, context, tile); }
+  void operator()(const CheckKernel& k) { tile_check(k, context, tile); }
 };
 
 }  // namespace

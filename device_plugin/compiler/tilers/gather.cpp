@@ -26,7 +26,8 @@ Access as_words(Access a) {
 void tile_gather(const GatherKernel& kernel, const KernelContext& context, TileBuilder& tile) {
   if (kernel.out.numel() == 0) return;
   LocalContext local(context);
-  const IndexedRows rows = linear_index(kernel.src, kernel.axis, kernel.index, kernel.along, local, tile);
+  const IndexedRows rows =
+      linear_index(kernel.src, kernel.axis, kernel.index, kernel.rules, kernel.along, local, tile);
   const bool dense = is_dense(kernel.out);
   const View out = dense ? kernel.out : local.scratch(tile, kernel.out.dtype, kernel.out.sizes);
   const int64_t words = isa::dtype_bytes(kernel.src.dtype) == 8 ? 2 : 1;
@@ -60,6 +61,17 @@ void tile_gather(const GatherKernel& kernel, const KernelContext& context, TileB
   }
   tile.add_work(0, 2 * static_cast<uint64_t>(kernel.out.numel()) * isa::dtype_bytes(kernel.out.dtype));
   if (!dense) tile_move(MoveKernel{out, kernel.out}, local.context(), tile);
+}
+
+// The value is the row number of a table of one row: the range check of the DMA engine stops on any but 0.
+void tile_check(const CheckKernel& kernel, const KernelContext& context, TileBuilder& tile) {
+  isa::IndexCheck check;
+  for (const std::string& words : kernel.words) check.indices.push_back({kernel.size, words});
+  tile.check_indices(check);
+  const Access table = hbm_view_exact(context, window_of(kernel.row, 0, {1}, {1}));
+  Access row = tile.sbuf(1, {1}, Dtype::kI32);
+  tile.load(row, table);
+  tile.gather(tile.sbuf(1, {1, 1}, Dtype::kI32), table, row);
 }
 
 }  // namespace trnsim::compiler

@@ -17,6 +17,7 @@ class IndexExpr {
     return e;
   }
   int32_t binary(ExprOp op, int32_t a, int32_t b) { return node(op, a, b); }
+  int32_t plus(int32_t a, int64_t b) { return b == 0 ? a : binary(ExprOp::kAdd, a, constant(b)); }
   int32_t compare(ExprOp op, int32_t a, int32_t b) {
     const int32_t e = node(op, a, b);
     exprs[e].dtype = Dtype::kBool;
@@ -67,13 +68,15 @@ void split(RowPiece piece, int64_t max_elements, std::vector<RowPiece>& out) {
 
 }  // namespace
 
-IndexedRows linear_index(const View& table, int axis, const std::vector<View>& index, bool along,
-                         LocalContext& local, TileBuilder& tile) {
+IndexedRows linear_index(const View& table, int axis, const std::vector<View>& index,
+                         const std::vector<IndexRule>& rules, bool along, LocalContext& local,
+                         TileBuilder& tile) {
   IndexedRows r;
   const int rank = static_cast<int>(table.sizes.size());
   const int indexed = static_cast<int>(index.size());
   if (indexed < 1 || axis < 0 || axis + indexed > rank) throw_internal("gather/scatter: bad indexed axes");
   if (along && indexed != 1) throw_internal("gather/scatter along an axis takes one index tensor");
+  if (rules.size() != index.size()) throw_internal("gather/scatter: one rule per index operand");
   const std::vector<int64_t>& index_sizes = index[0].sizes;
 
   // Which table axes are spanned by position (not by an index value), and by which row coordinate.
@@ -125,10 +128,13 @@ IndexedRows linear_index(const View& table, int axis, const std::vector<View>& i
   map.domain = r.coordinates;
   map.num_kept = coordinate_rank;
   IndexExpr e;
-  int32_t linear = -1, valid = -1;
+  int32_t linear = -1, valid = -1, code = -1;
   const auto add = [&](int32_t term) { linear = linear < 0 ? term : e.binary(ExprOp::kAdd, linear, term); };
+  isa::IndexCheck check;
+  constexpr int64_t kMaxCode = std::numeric_limits<int32_t>::max();
   for (int i = 0; i < indexed; ++i) {
     const int64_t size = table.sizes[axis + i];
+    check.indices.push_back({size, rules[i].words});
     View v = index[i];
     std::vector<int64_t> strides(coordinate_rank, 0);
     for (size_t d = 0; d < v.sizes.size(); ++d) strides[first_index_axis + d] = v.strides[d];
@@ -136,11 +142,21 @@ IndexedRows linear_index(const View& table, int axis, const std::vector<View>& i
     v.strides = strides;
     map.inputs.push_back(v);
     const int32_t value = e.input(i), zero = e.constant(0), extent = e.constant(size);
+    const int32_t negative = e.compare(ExprOp::kLt, value, zero);
     const int32_t wrapped =
-        e.select(e.compare(ExprOp::kLt, value, zero), e.binary(ExprOp::kAdd, value, extent), value);
+        rules[i].wraps ? e.select(negative, e.binary(ExprOp::kAdd, value, extent), value) : value;
     const int32_t low = e.compare(ExprOp::kGe, wrapped, zero);
     const int32_t high = e.compare(ExprOp::kLt, wrapped, extent);
     const int32_t inside = e.compare(ExprOp::kAnd, low, high);
+    // Clamped so that the code keeps to 32 bits: far outside, the words name the nearest index that has a code.
+    const int64_t largest = size + (kMaxCode - r.bound - i) / indexed;
+    const int32_t above = e.plus(e.scaled(e.binary(ExprOp::kMin, value, e.constant(largest)), indexed),
+                                 r.bound - size * indexed + i);
+    const int32_t kept =
+        indexed == 1 ? value : e.binary(ExprOp::kMax, value, e.constant(-kMaxCode / indexed));
+    const int32_t below = e.plus(e.scaled(kept, indexed), indexed - 1 - i);
+    const int32_t own = e.select(negative, below, above);
+    code = code < 0 ? own : e.select(valid, own, code);  // of the first operand that is not legal
     valid = valid < 0 ? inside : e.compare(ExprOp::kAnd, valid, inside);
     add(e.scaled(wrapped, table.strides[axis + i] / r.pitch));
   }
@@ -148,11 +164,12 @@ IndexedRows linear_index(const View& table, int axis, const std::vector<View>& i
     if (r.coordinates[coordinate] == 1 || table.strides[a] == 0) continue;
     add(e.scaled(e.iota(coordinate), table.strides[a] / r.pitch));
   }
-  const int32_t result = e.select(valid, linear, e.constant(-1));
+  const int32_t result = e.select(valid, linear, code);
   map.exprs = std::move(e.exprs);
   r.index = local.scratch(tile, Dtype::kI32, r.coordinates);
   map.outputs.push_back({r.index, result});
   tile_map(map, local.context(), tile);
+  tile.check_indices(check);
   r.index.sizes = {r.rows};
   r.index.strides = {1};
   return r;

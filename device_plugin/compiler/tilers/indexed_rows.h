@@ -19,14 +19,15 @@ struct IndexedRows {
   int64_t rows = 1, row_elements = 1;
   int64_t pitch = 1;  // elements between two table rows of neighbouring index
   int64_t bound = 1;  // number of table rows
-  View index;         // int32 [rows]; -1 where an index value was out of range
+  View index;         // int32 [rows]; a code of isa/index_check.h where an index is not legal
 };
 
-// Computes the linear index of every gathered row into a scratch tensor: negative values wrap, values out of
-// range become -1, which the indirect DMA reports at run time. `table` is the indexed tensor, `coordinates`
-// of the gathered tensor: table axes before `axis`, index axes, and (along) the table axes after it.
-IndexedRows linear_index(const View& table, int axis, const std::vector<View>& index, bool along,
-                         LocalContext& local, TileBuilder& tile);
+// Computes the linear index of every gathered row into a scratch tensor, and tells the program what its
+// indirect DMAs say of an index that is not legal. `table` is the indexed tensor, `coordinates` of the
+// gathered tensor: table axes before `axis`, index axes, and (along) the table axes after it.
+IndexedRows linear_index(const View& table, int axis, const std::vector<View>& index,
+                         const std::vector<IndexRule>& rules, bool along, LocalContext& local,
+                         TileBuilder& tile);
 
 // A part of the row that one instruction moves: at most 3 dims (step, size) and `max_bytes` bytes.
 struct RowPiece {

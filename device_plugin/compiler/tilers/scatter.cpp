@@ -26,7 +26,7 @@ class ScatterTiler {
   }
 
   void run() {
-    rows_ = linear_index(k_.out, k_.axis, k_.index, k_.along, local_, tile_);
+    rows_ = linear_index(k_.out, k_.axis, k_.index, k_.rules, k_.along, local_, tile_);
     src_ = row_source();
     tile_.add_work(
         add_ ? static_cast<uint64_t>(rows_.rows * rows_.row_elements) : 0,

@@ -106,6 +106,7 @@ void tile_scatter(const ScatterKernel& kernel, const KernelContext& context, Til
 void tile_scan(const ScanKernel& kernel, const KernelContext& context, TileBuilder& tile);
 void tile_top(const TopKernel& kernel, const KernelContext& context, TileBuilder& tile);
 void tile_random(const RandomKernel& kernel, const KernelContext& context, TileBuilder& tile);
+void tile_check(const CheckKernel& kernel, const KernelContext& context, TileBuilder& tile);
 
 // Binds the buffers, tiles every kernel in order and runs the back half. `lower` calls this; throws
 // CompileError.

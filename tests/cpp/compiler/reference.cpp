@@ -352,6 +352,11 @@ struct Machine {
     });
   }
 
+  void operator()(const CheckKernel& k) const {
+    if (const int64_t v = load(k.row, place(k.row, {})).i)
+      throw std::runtime_error(k.words[static_cast<size_t>(v < 0 ? 0 : v - 1) % k.words.size()]);
+  }
+
   // Philox4x32-10: counter (offset lo, offset hi, block lo, 0) advanced by one per four words.
   static std::array<uint32_t, 4> philox(std::array<uint32_t, 2> key, std::array<uint32_t, 4> c) {
     for (int round = 0; round < 10; ++round) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <limits>
 
@@ -180,7 +181,10 @@ void convert(Results& r, std::byte* to, Dtype from_dtype, const std::byte* from)
   if (plain(r.dtype) == plain(from_dtype)) {
     r.raw(to, from);
   } else if (isa::is_integer(r.dtype) && isa::is_integer(from_dtype)) {
-    r.integer(to, isa::load_as_int(from_dtype, from));
+    int64_t v = isa::load_as_int(from_dtype, from);
+    if (from_dtype == Dtype::kI64 && r.dtype == Dtype::kI32) v = std::clamp<int64_t>(v, INT32_MIN, INT32_MAX);
+    if (from_dtype == Dtype::kI64 && r.dtype == Dtype::kU32) v = std::clamp<int64_t>(v, 0, UINT32_MAX);
+    r.integer(to, v);
   } else {
     r.f32(to, isa::load_as_f32(from_dtype, from));
   }

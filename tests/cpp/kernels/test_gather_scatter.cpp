@@ -81,6 +81,14 @@ std::vector<View> indices(Rig& rig, const Case& c, Dtype d, bool negative) {
   return out;
 }
 
+// One rule per index operand.
+std::vector<IndexRule> rules(const std::vector<View>& index, bool wraps = true) {
+  std::vector<IndexRule> out;
+  for (size_t i = 0; i < index.size(); ++i)
+    out.push_back({"IndexError: index {} of operand " + std::to_string(i) + " is not legal", wraps});
+  return out;
+}
+
 TEST_CASE("gather: rows, inner axes, several index tensors, along an axis", "[gather]") {
   for (Dtype d : {Dtype::kF32, Dtype::kBF16, Dtype::kI64, Dtype::kU8}) {
     for (const Case& c : kCases) {
@@ -92,6 +100,7 @@ TEST_CASE("gather: rows, inner axes, several index tensors, along an axis", "[ga
       g.axis = c.axis;
       g.along = c.along;
       g.index = indices(rig, c, Dtype::kI64, true);
+      g.rules = rules(g.index);
       g.out = rig.output(d, gathered_sizes(g.src, c.axis, g.index, c.along));
       rig.run(g);
       const auto positions = flat_positions(rig, g.src, c.axis, g.index, c.along);
@@ -109,6 +118,7 @@ TEST_CASE("gather: strided table, strided result, int32 index", "[gather]") {
   g.src = rig.input(Dtype::kF32, {30, 20}, {1, 31}, 4);
   g.index = {rig.input(Dtype::kI32, {9, 5}, {1, 10})};
   rig.fill(g.index[0], 0, 29);
+  g.rules = rules(g.index);
   g.out = rig.output(Dtype::kF32, {9, 5, 20}, {100, 1, 5});
   rig.run(g);
   const auto table = rig.read(g.src);
@@ -118,17 +128,69 @@ TEST_CASE("gather: strided table, strided result, int32 index", "[gather]") {
   CHECK(rig.read(g.out) == expected);
 }
 
-TEST_CASE("gather: an index out of range is an error at run time", "[gather]") {
-  for (double bad : {40.0, -41.0}) {
+TEST_CASE("gather: an index that is not legal stops the program and is named as given", "[gather]") {
+  for (bool along : {false, true}) {
+    for (bool wraps : {false, true}) {
+      for (double bad : {40.0, 41.0, 1e6, 2e9, -41.0, -1e6, -2147483648.0, -1.0}) {
+        if (wraps && bad == -1) continue;
+        CAPTURE(along, wraps, bad);
+        Rig rig;
+        GatherKernel g;
+        g.src = rig.input(Dtype::kF32, {6, 40, 10});
+        g.axis = 1;
+        g.along = along;
+        g.index = {rig.input(Dtype::kI64, along ? Sizes{6, 3, 10} : Sizes{3})};
+        g.rules = rules(g.index, wraps);
+        rig.fill(g.index[0], 0, 39);
+        auto values = rig.read(g.index[0]);
+        values.back() = bad;
+        rig.write(g.index[0], values);
+        g.out = rig.output(Dtype::kF32, {6, 3, 10});
+        const std::string words = "check failed: IndexError: index " +
+                                  std::to_string(static_cast<int64_t>(bad)) + " of operand 0 is not legal;";
+        CHECK_THAT(rig.run_error(g), ContainsSubstring(words));
+      }
+    }
+  }
+}
+
+TEST_CASE("gather: of several index tensors the one that is not legal is named", "[gather]") {
+  for (int operand : {0, 1, 2}) {
+    for (double bad : {9.0, 1234567.0, -10.0, -654321.0}) {
+      CAPTURE(operand, bad);
+      Rig rig;
+      GatherKernel g;
+      g.src = rig.input(Dtype::kF32, {9, 8, 7, 3});
+      for (int i = 0; i < 3; ++i) {
+        g.index.push_back(rig.input(Dtype::kI32, {4}));
+        rig.write(g.index.back(),
+                  i == operand ? std::vector<double>{0, 1, bad, 2} : std::vector<double>{0, -1, 6, 2});
+      }
+      g.rules = rules(g.index);
+      g.out = rig.output(Dtype::kF32, {4, 3});
+      const std::string words = "index " + std::to_string(static_cast<int64_t>(bad)) + " of operand " +
+                                std::to_string(operand) + " is not legal";
+      CHECK_THAT(rig.run_error(g), ContainsSubstring(words));
+    }
+  }
+}
+
+TEST_CASE("check: stops the program unless the value is 0", "[gather]") {
+  for (double value : {0.0, 1.0, 2.0, 3.0}) {
     Rig rig;
-    GatherKernel g;
-    g.src = rig.input(Dtype::kF32, {6, 40, 10});
-    g.axis = 1;
-    g.index = {rig.input(Dtype::kI64, {3})};
-    rig.write(g.index[0], {1, bad, 2});
-    g.out = rig.output(Dtype::kF32, {6, 3, 10});
-    const std::string error = rig.run_error(g);
-    CHECK_THAT(error, ContainsSubstring("row index"));
+    const View row = rig.input(Dtype::kI32, {1});
+    rig.write(row, {value});
+    const std::string error = rig.run_error(CheckKernel{row, {"RuntimeError: one", "RuntimeError: two"}, 0});
+    if (value == 0) CHECK(error.empty());
+    if (value == 1 || value == 3) CHECK_THAT(error, ContainsSubstring("RuntimeError: one"));
+    if (value == 2) CHECK_THAT(error, ContainsSubstring("RuntimeError: two"));
+  }
+  for (double value : {5.0, 6.0, 77.0, -1.0, -9.0}) {
+    Rig rig;
+    const View row = rig.input(Dtype::kI32, {1});
+    rig.write(row, {value < 0 ? value : value - 4});
+    CHECK_THAT(rig.run_error(CheckKernel{row, {"IndexError: Target {} is out of bounds."}, 5}),
+               ContainsSubstring("Target " + std::to_string(static_cast<int64_t>(value)) + " is"));
   }
 }
 
@@ -163,6 +225,7 @@ TEST_CASE("scatter: the last of several writes wins, sums count every duplicate 
         s.axis = c.axis;
         s.along = c.along;
         s.index = indices(rig, c, Dtype::kI64, true);
+        s.rules = rules(s.index);
         s.src = rig.input(d, gathered_sizes(s.out, c.axis, s.index, c.along));
         rig.fill(s.src, -limit, limit);
         check_scatter(rig, s, !sum || isa::is_integer(d) ? 0 : d == Dtype::kBF16 ? 0.05 : 1e-5);
@@ -179,6 +242,7 @@ TEST_CASE("scatter: all rows on one index, a broadcast source", "[scatter]") {
   rig.fill(s.out);
   s.index = {rig.input(Dtype::kI64, {400})};
   rig.fill(s.index[0], 2, 2);
+  s.rules = rules(s.index);
   s.src = rig.input(Dtype::kF32, {400, 33}, {0, 0});
   check_scatter(rig, s, 1e-5);
 }
@@ -192,6 +256,7 @@ TEST_CASE("scatter: wide rows", "[scatter]") {
     rig.fill(s.out);
     s.index = {rig.input(Dtype::kI64, {40})};
     rig.fill(s.index[0], 0, 19);
+    s.rules = rules(s.index);
     s.src = rig.input(Dtype::kF32, {40, 5000});
     check_scatter(rig, s, combine == ScatterKernel::Combine::kNone ? 0 : 1e-5);
   }
@@ -206,8 +271,9 @@ TEST_CASE("scatter: an index out of range is an error at run time", "[scatter]")
     rig.fill(s.out);
     s.index = {rig.input(Dtype::kI64, along ? Sizes{3, 10} : Sizes{3})};
     rig.fill(s.index[0], 6, 6);
+    s.rules = rules(s.index);
     s.src = rig.input(Dtype::kF32, {3, 10});
-    CHECK_THAT(rig.run_error(s), ContainsSubstring("row index"));
+    CHECK_THAT(rig.run_error(s), ContainsSubstring("IndexError: index 6 of operand 0 is not legal"));
   }
 }
 
