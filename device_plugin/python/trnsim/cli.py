@@ -56,6 +56,8 @@ def run(
     ] = None,
     input_: Annotated[list[str] | None, typer.Option("--input", help="name=file.npy (program files).")] = None,
     output: Annotated[list[str] | None, typer.Option("--output", help="name=file.npy (program files).")] = None,
+    repeat: Annotated[int | None, typer.Option(help="Runs of the program (program files).")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No report on the terminal.")] = False,
 ) -> None:
     """Run a PyTorch program (trnsim run -- python script.py ...) or a program file (.trnp, .trnasm)."""
     command = ctx.args
@@ -63,19 +65,22 @@ def run(
         raise _fail("user error: nothing to run. Give a program file or: trnsim run -- python script.py")
     if Path(command[0]).suffix in PROGRAM_SUFFIXES:
         args = []
-        for name, value in (("--config", config), ("--mode", mode), ("--json", json_file)):
-            args += [] if value is None else [name, value]
+        single = {"--config": config, "--mode": mode, "--json": json_file, "--repeat": repeat}
+        for name, value in single.items():
+            args += [] if value is None else [name, str(value)]
         for name, values in (("--set", set_), ("--input", input_), ("--output", output)):
             for value in values or []:
                 args += [name, value]
-        _become_native("run", *args, *command)
-    if input_ or output:
-        raise _fail("user error: --input and --output go with program files (.trnp, .trnasm), not with a script")
-    raise typer.Exit(_run_script(command, config, set_ or [], mode, json_file))
+        _become_native("run", *args, *(["--quiet"] if quiet else []), *command)
+    if input_ or output or repeat is not None:
+        raise _fail("user error: --input, --output and --repeat go with program files (.trnp, .trnasm), not scripts")
+    if json_file == "":
+        raise _fail("user error: the name of the file after --json is empty")
+    raise typer.Exit(_run_script(command, config, set_ or [], mode, json_file, quiet))
 
 
 def _run_script(
-    command: list[str], config: str | None, overrides: list[str], mode: str | None, json_file: str | None
+    command: list[str], config: str | None, overrides: list[str], mode: str | None, json_file: str | None, quiet: bool
 ) -> int:
     from rich.console import Console
 
@@ -96,7 +101,11 @@ def _run_script(
         to_file.unlink()  # a report of an earlier run must not pass for the one of this
     if command[0] in ("python", "python3"):
         command = [sys.executable, *command[1:]]
-    with tempfile.TemporaryDirectory() as folder:
+    try:
+        scratch = tempfile.TemporaryDirectory()
+    except OSError as e:
+        raise _fail(f"user error: no folder for temporary files (TMPDIR): {e.strerror}") from e
+    with scratch as folder:
         path = Path(folder) / "report.json"
         env["TRNSIM_JSON"] = str(path)
         if sys.stderr.isatty():
@@ -116,7 +125,7 @@ def _run_script(
             raise _fail(f"user error: the report cannot be written to {to_file}: {e.strerror}", code or 1) from e
     if json_file == "-":
         typer.echo(json.dumps(report))
-    else:
+    elif not quiet:
         print_report(report, Console(stderr=not sys.stdout.isatty()))
     return code
 

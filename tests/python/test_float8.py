@@ -1,0 +1,37 @@
+"""float8_e4m3fn is a type of trn3: trn2 moves it and refuses to compute with it, in words that lead on."""
+
+import pytest
+import torch
+
+WORDS = r"illegal on hardware: .*float8_e4m3fn.*from trn3 on.*trn2.*NCC_EVRF051.*float8_e5m2.*--config trn3"
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda x: x + x,
+        lambda x: x.to(torch.float32),
+        lambda x: torch.ones(8, 8, device=x.device).to(torch.float8_e4m3fn),
+    ],
+    ids=["add", "from float8", "to float8"],
+)
+def test_trn2_refuses_to_compute_with_float8_e4m3fn(device, compute):
+    x = torch.ones(8, 8).to(torch.float8_e4m3fn).to(device)
+    with pytest.raises(RuntimeError, match=WORDS):
+        compute(x)
+        torch.neuron.synchronize()
+
+
+def test_trn2_moves_float8_e4m3fn(device):
+    x = torch.arange(64.0).reshape(8, 8).to(torch.float8_e4m3fn)
+    y = x.to(device).t().contiguous().clone().cpu()
+    assert torch.equal(y.to(torch.float32), x.to(torch.float32).t())
+
+
+def test_trn3_computes_with_float8_e4m3fn(run_python):
+    done = run_python(
+        "import torch; x = torch.full((4, 4), 3.0, device='neuron').to(torch.float8_e4m3fn);"
+        "print((x + x).to(torch.float32).sum().item())",
+        TRNSIM_CONFIG="trn3",
+    )
+    assert done.stdout.strip() == "96.0"

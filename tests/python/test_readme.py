@@ -1,0 +1,38 @@
+"""What README.md shows is what a user gets."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BLOCKS = re.findall(r"```(\w*)\n(.*?)```", (Path(__file__).parents[2] / "README.md").read_text(), re.S)
+EXAMPLE = next(text for language, text in BLOCKS if language == "python")
+SHOWN = next(text for language, text in BLOCKS if text.startswith("loss "))
+COMMANDS = [line for _, text in BLOCKS for line in text.splitlines() if line.startswith("trnsim ")]
+
+
+def parts(line):
+    loss, milliseconds, rest = re.fullmatch(r"loss (\S+), (\S+) ms(.*)\n", line).groups()
+    return loss, float(milliseconds), rest
+
+
+def test_the_example_prints_what_is_shown(run_python):
+    loss, milliseconds, rest = parts(run_python(EXAMPLE).stdout)
+    shown_loss, shown_milliseconds, shown_rest = parts(SHOWN)
+    assert (loss, rest) == (shown_loss, shown_rest)
+    # A better calibration may move the time before the page follows.
+    assert milliseconds == pytest.approx(shown_milliseconds, rel=0.1)
+
+
+@pytest.mark.slow
+def test_the_commands_work(tmp_path):
+    (tmp_path / "example.py").write_text(EXAMPLE)
+    assert len(COMMANDS) >= 5
+    for line in COMMANDS:
+        command = [sys.executable, "-m", "trnsim.cli", *line.split()[1:]]
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("TRNSIM_")}
+        done = subprocess.run(command, cwd=tmp_path, env=clean, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, (line, done.stderr)
