@@ -106,6 +106,11 @@ TRNSIM_LOWER(std::vector<LowerRow>{
        Ex y = p.select(x > 0.0, -x * p.log(x), p.select(x == 0.0, p.map.constant(0), p.map.constant(-kInf)));
        return p.select(p.is_nan(x), x, y);
      }>},
+    {"aten::angle", pointwise<[](Pointwise& p) {
+       Ex x = p.f32(0);
+       Ex y = p.select(x < 0.0, p.map.constant(std::numbers::pi), p.map.constant(0));
+       return p.select(p.is_nan(x), x, y);
+     }>},
     {"aten::deg2rad", pointwise<[](Pointwise& p) { return p.f32(0) * (std::numbers::pi / 180); }>},
     {"aten::rad2deg", pointwise<[](Pointwise& p) { return p.f32(0) * (180 / std::numbers::pi); }>},
 
