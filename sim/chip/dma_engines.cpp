@@ -1,5 +1,6 @@
 // DMA queues and engines: non-preemptive packets, round robin over the queues, one shared HBM stack.
 #include <algorithm>
+#include <functional>
 
 #include "sim/chip/modules.h"
 
@@ -27,6 +28,10 @@ void DmaEngines::start_run() {
     q.open = 0;
     q.done_at.clear();
     q.room_waiters = 0;
+  }
+  for (Flow& f : flows_) {
+    f.coming.clear();
+    f.active = 0;
   }
   in_flight_ = 0;
   software_free_ = busy_ = busy_end_ = last_completion_ = 0;
@@ -93,6 +98,11 @@ void DmaEngines::trigger(int engine, uint32_t index, const TimedOp& op, Ps now) 
     return;
   }
   Ps ready = first + dma.read_latency;
+  for (size_t f = 0; f < flows_.size(); ++f) {
+    if (f == 0 ? dma.read_bytes == 0 : dma.written_bytes == 0) continue;
+    flows_[f].coming.push_back(ready);
+    std::push_heap(flows_[f].coming.begin(), flows_[f].coming.end(), std::greater<>());
+  }
   Ps soonest = kNever;
   for (const cost::DmaJob& job : dma.jobs) {
     const int32_t n = new_node();
@@ -155,6 +165,21 @@ void DmaEngines::process() {
   }
 }
 
+// True when data flows the other way at `at`; times must not decrease.
+bool DmaEngines::opposed(const cost::Dma& dma, Ps at) {
+  bool found = false;
+  for (size_t f = 0; f < flows_.size(); ++f) {
+    Flow& flow = flows_[f];
+    while (!flow.coming.empty() && flow.coming.front() <= at) {
+      std::pop_heap(flow.coming.begin(), flow.coming.end(), std::greater<>());
+      flow.coming.pop_back();
+      ++flow.active;
+    }
+    found |= flow.active > 0 && (f == 0 ? dma.written_bytes > 0 : dma.read_bytes > 0);
+  }
+  return found;
+}
+
 // `at` is the time of the action; `now` the time up to which everything else is known.
 void DmaEngines::serve(size_t engine, Ps at, Ps now) {
   EngineState& e = engines_[engine];
@@ -172,8 +197,11 @@ void DmaEngines::serve(size_t engine, Ps at, Ps now) {
     }
     e.last_queue = static_cast<int>(q);
     const bool last = --node.packets_left == 0;
-    const Ps service = last ? node.job->last_packet : node.job->packet;
-    const int64_t bytes = last ? node.job->last_packet_hbm_bytes : node.job->packet_hbm_bytes;
+    const cost::DmaJob& job = *node.job;
+    const Ps service = opposed(*transfers_[node.transfer].dma, at)
+                           ? (last ? job.last_packet_mixed : job.packet_mixed)
+                           : (last ? job.last_packet : job.packet);
+    const int64_t bytes = last ? job.last_packet_hbm_bytes : job.packet_hbm_bytes;
     Ps end = at + service;
     if (bytes > 0) end = std::max(end, core_.hbm.serve(at, bytes));
     if (end > busy_end_) {
@@ -195,7 +223,11 @@ void DmaEngines::serve(size_t engine, Ps at, Ps now) {
       node.next = free_node_;
       free_node_ = n;
       transfer.complete = std::max(transfer.complete, end + transfer.dma->ack);
-      if (--transfer.jobs_left == 0) complete(t, now);
+      if (--transfer.jobs_left == 0) {
+        flows_[0].active -= transfer.dma->read_bytes > 0;
+        flows_[1].active -= transfer.dma->written_bytes > 0;
+        complete(t, now);
+      }
     }
     next_[engine] = e.occupied != 0 ? end : kNever;
     return;

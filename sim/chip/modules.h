@@ -134,6 +134,11 @@ class DmaEngines : public sc_core::sc_module {
     Ps complete = 0;
     int32_t next_free = -1;
   };
+  // Transfers of one direction whose data flows; those whose first packet lies ahead wait in `coming`.
+  struct Flow {
+    std::vector<Ps> coming;  // heap, soonest first
+    int active = 0;
+  };
   struct EngineState {
     Ps next = kNever;  // time of its next action
     Ps busy_until = 0;
@@ -150,6 +155,7 @@ class DmaEngines : public sc_core::sc_module {
   void process();
   void serve(size_t engine, Ps at, Ps now);
   void complete(uint32_t transfer, Ps now);
+  bool opposed(const cost::Dma& dma, Ps at);
   int32_t new_node();
   uint32_t new_transfer();
   void arm(Ps at);
@@ -167,6 +173,7 @@ class DmaEngines : public sc_core::sc_module {
   int in_flight_ = 0;
   uint32_t triggered_ = 0;
   Ps software_free_ = 0;
+  std::array<Flow, 2> flows_;  // reads of HBM, writes to HBM
   Ps busy_ = 0, busy_end_ = 0, last_completion_ = 0;
   int64_t read_bytes_ = 0, written_bytes_ = 0, descriptors_ = 0;
 };

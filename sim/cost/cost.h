@@ -103,6 +103,8 @@ struct DmaJob {
   uint32_t descriptors = 1;
   Ps packet = 0;       // service time of one packet
   Ps last_packet = 0;  // of the final one
+  // The same while data flows in the other direction too.
+  Ps packet_mixed = 0, last_packet_mixed = 0;
   int64_t packet_hbm_bytes = 0, last_packet_hbm_bytes = 0;
 };
 

@@ -60,6 +60,9 @@ void finish_job(DmaJob* job, int64_t bytes, int64_t descriptors, double cycles, 
   const Ps total = ps_of_cycles(cycles, c.dma.clock_ghz);
   job->packet = total / packets;
   job->last_packet = total - job->packet * (packets - 1);
+  const auto mixed = [&](Ps t) { return static_cast<Ps>(static_cast<double>(t) * c.dma.mixed_factor + 0.5); };
+  job->packet_mixed = mixed(job->packet);
+  job->last_packet_mixed = mixed(job->last_packet);
   job->packet_hbm_bytes = hbm_bytes / packets;
   job->last_packet_hbm_bytes = hbm_bytes - job->packet_hbm_bytes * (packets - 1);
 }
@@ -81,7 +84,9 @@ Dma dma(const Instruction& i, const config::Config& c) {
       out.read_latency = ps(d.static_ring_fetch_ns);
       break;
     case isa::DgeMode::kHardware:
-      out.trigger = ps(d.hardware_trigger_ns);
+      // One descriptor per row, that is per partition of the SBUF side.
+      out.trigger = ps(d.hardware_trigger_ns +
+                       d.hardware_row_ns * std::max<double>(i.dst.num_partitions, i.src0.num_partitions));
       out.first_packet = ps(d.hardware_first_packet_ns);
       break;
     case isa::DgeMode::kSoftware:
