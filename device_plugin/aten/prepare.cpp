@@ -202,7 +202,6 @@ PrepareFn prepare_for(const std::string& functional) {
       {"aten::div.Tensor_mode", &check_rounded_div},
       {"aten::div.Scalar_mode", &check_rounded_div},
       {"aten::fill.Scalar", &fill_with_integer<1>},
-      {"aten::full_like", &fill_with_integer<1>},
       {"aten::constant_pad_nd", &fill_with_integer<2>},
       {"aten::masked_fill.Scalar", &fill_with_integer<2>},
       {"aten::index_fill.int_Scalar", &fill_with_integer<3>},

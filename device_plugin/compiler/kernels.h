@@ -209,7 +209,7 @@ struct GatherKernel {
   int32_t axis = 0;  // first indexed axis
   std::vector<View> index;
   bool along = false;
-  std::vector<IndexRule> rules;  // one per index operand
+  std::vector<IndexRule> rules;  // one per index operand; none: the compiler made the indices, they are legal
 };
 // The reverse: out[.., index.., ..] = or += src (duplicates accumulate exactly once each; kNone: last write wins,
 // in row-major order). `out` already holds its initial contents.

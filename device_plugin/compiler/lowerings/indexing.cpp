@@ -400,7 +400,7 @@ void lower_masked_scatter(LowerContext& c) {
   p.output(position,
            p.binary(ExprOp::kMin, r, p.constant(static_cast<double>(source.numel() - 1), Dtype::kI32)));
   p.emit();
-  emit_gather(c, *view_reshaped(flat, {source.numel()}), taken, 0, {position}, {row_rule(0, position)});
+  emit_gather(c, *view_reshaped(flat, {source.numel()}), taken, 0, {position}, {});
   MapBuilder m(c, out.sizes);
   m.output(out, m.select(m.operand(1), m.input(*view_reshaped(taken, out.sizes)), m.input(self)));
   m.emit();

@@ -76,7 +76,8 @@ IndexedRows linear_index(const View& table, int axis, const std::vector<View>& i
   const int indexed = static_cast<int>(index.size());
   if (indexed < 1 || axis < 0 || axis + indexed > rank) throw_internal("gather/scatter: bad indexed axes");
   if (along && indexed != 1) throw_internal("gather/scatter along an axis takes one index tensor");
-  if (rules.size() != index.size()) throw_internal("gather/scatter: one rule per index operand");
+  const bool checked = !rules.empty();
+  if (checked && rules.size() != index.size()) throw_internal("gather/scatter: one rule per index operand");
   const std::vector<int64_t>& index_sizes = index[0].sizes;
 
   // Which table axes are spanned by position (not by an index value), and by which row coordinate.
@@ -134,14 +135,20 @@ IndexedRows linear_index(const View& table, int axis, const std::vector<View>& i
   constexpr int64_t kMaxCode = std::numeric_limits<int32_t>::max();
   for (int i = 0; i < indexed; ++i) {
     const int64_t size = table.sizes[axis + i];
-    check.indices.push_back({size, rules[i].words});
     View v = index[i];
     std::vector<int64_t> strides(coordinate_rank, 0);
     for (size_t d = 0; d < v.sizes.size(); ++d) strides[first_index_axis + d] = v.strides[d];
     v.sizes = r.coordinates;
     v.strides = strides;
     map.inputs.push_back(v);
-    const int32_t value = e.input(i), zero = e.constant(0), extent = e.constant(size);
+    const int32_t value = e.input(i);
+    const int64_t step = table.strides[axis + i] / r.pitch;
+    if (!checked) {
+      add(e.scaled(value, step));
+      continue;
+    }
+    check.indices.push_back({size, rules[i].words});
+    const int32_t zero = e.constant(0), extent = e.constant(size);
     const int32_t negative = e.compare(ExprOp::kLt, value, zero);
     const int32_t wrapped =
         rules[i].wraps ? e.select(negative, e.binary(ExprOp::kAdd, value, extent), value) : value;
@@ -158,18 +165,18 @@ IndexedRows linear_index(const View& table, int axis, const std::vector<View>& i
     const int32_t own = e.select(negative, below, above);
     code = code < 0 ? own : e.select(valid, own, code);  // of the first operand that is not legal
     valid = valid < 0 ? inside : e.compare(ExprOp::kAnd, valid, inside);
-    add(e.scaled(wrapped, table.strides[axis + i] / r.pitch));
+    add(e.scaled(wrapped, step));
   }
   for (const auto& [a, coordinate] : positional) {
     if (r.coordinates[coordinate] == 1 || table.strides[a] == 0) continue;
     add(e.scaled(e.iota(coordinate), table.strides[a] / r.pitch));
   }
-  const int32_t result = e.select(valid, linear, code);
+  const int32_t result = checked ? e.select(valid, linear, code) : linear;
   map.exprs = std::move(e.exprs);
   r.index = local.scratch(tile, Dtype::kI32, r.coordinates);
   map.outputs.push_back({r.index, result});
   tile_map(map, local.context(), tile);
-  tile.check_indices(check);
+  if (checked) tile.check_indices(check);
   r.index.sizes = {r.rows};
   r.index.strides = {1};
   return r;
