@@ -72,6 +72,7 @@ enum class ExprOp : uint8_t {
   kAtanh,
   kErf,
   kErfc,
+  kErfcx,  // exp(x^2) erfc(x)
   kSigmoid,
   kGelu,
   kGeluTanh,
@@ -88,6 +89,7 @@ enum class ExprOp : uint8_t {
   kBitNot,
   kIsNan,
   kIsInf,
+  kSignBit,  // of floats, NaN and zero included
   // binary
   kAdd,
   kSub,

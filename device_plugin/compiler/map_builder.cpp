@@ -134,7 +134,9 @@ Ex MapBuilder::iota(int axis) {
 Ex MapBuilder::unary(ExprOp op, Ex a) {
   Expr e;
   e.op = op;
-  e.dtype = op == ExprOp::kIsNan || op == ExprOp::kIsInf || op == ExprOp::kNot ? Dtype::kBool : a.dtype;
+  bool predicate =
+      op == ExprOp::kIsNan || op == ExprOp::kIsInf || op == ExprOp::kSignBit || op == ExprOp::kNot;
+  e.dtype = predicate ? Dtype::kBool : a.dtype;
   e.a = op == ExprOp::kNot ? cast(a, Dtype::kBool).id : a.id;
   return add(e);
 }
@@ -200,7 +202,6 @@ Ex MapBuilder::cast(Ex a, Dtype compute) {
   const Expr& from = kernel_.exprs[static_cast<size_t>(a.id)];
   if (from.op == ExprOp::kConst && compute == Dtype::kF32) return constant(from.value, Dtype::kF32);
   if (from.op == ExprOp::kConst && from.dtype == Dtype::kBool) return constant(from.value, compute);
-  if (a.dtype == Dtype::kF32) a = unary(ExprOp::kTrunc, a);  // the hardware rounds, PyTorch truncates
   Expr e;
   e.op = ExprOp::kCast;
   e.dtype = compute;

@@ -339,8 +339,8 @@ void TileBuilder::activation(const Access& dst, const Access& src, ActFunc func,
                              const ScalarOperand& bias, const Access* row_sum) {
   Instruction i = make(Opcode::kActivation, Engine::kScalar, dst, src);
   i.func = func;
-  i.imm0 = scale.kind == ScalarOperand::Kind::kNone ? imm(1.0f) : scale;
-  i.imm1 = bias.kind == ScalarOperand::Kind::kNone ? imm(0.0f) : bias;
+  i.imm0 = scale;
+  i.imm1 = bias;
   if (row_sum) {
     i.aux = *row_sum;
     i.flags |= isa::kFlagAccumulate;

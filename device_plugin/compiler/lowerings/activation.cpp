@@ -51,7 +51,7 @@ Ex hardtanh_backward(Pointwise& p) {  // (grad, self, min, max)
 
 Ex hardswish_backward(Pointwise& p) {
   Ex g = p.f32(0), x = p.f32(1);
-  return p.select(x < -3.0, p.k(0), p.select(x <= 3.0, g * (x / 3.0 + 0.5), g));
+  return p.select(x <= -3.0, p.k(0), p.select(x >= 3.0, g, g * (x / 3.0 + 0.5)));
 }
 
 Ex mish_backward(Pointwise& p) {
@@ -240,7 +240,7 @@ void lower_prelu_backward(
 
 TRNSIM_LOWER(std::vector<LowerRow>{
     {"aten::relu", pointwise<[](Pointwise& p) { return p.map.unary(ExprOp::kRelu, p[0]); }>},
-    {"aten::relu6", pointwise<[](Pointwise& p) { return p.min(p.max(p[0], p.k(0)), p.k(6)); }>},
+    {"aten::relu6", pointwise<[](Pointwise& p) { return p.min(p.k(6), p.max(p.k(0), p[0])); }>},
     {"aten::threshold", pointwise<[](Pointwise& p) { return p.select(p[0] <= p[1], p[2], p[0]); }>},
     {"aten::threshold_backward", pointwise<[](Pointwise& p) {  // (grad, self, threshold)
        return p.select(p[1] <= p[2], p.k(0), p[0]);
@@ -276,7 +276,7 @@ TRNSIM_LOWER(std::vector<LowerRow>{
      }>},
     {"aten::mish", unary_math<ExprOp::kMish>},
     {"aten::mish_backward", pointwise<[](Pointwise& p) { return mish_backward(p); }>},
-    {"aten::hardtanh", pointwise<[](Pointwise& p) { return p.min(p.max(p[0], p[1]), p[2]); }>},
+    {"aten::hardtanh", pointwise<[](Pointwise& p) { return p.min(p[2], p.max(p[1], p[0])); }>},
     {"aten::hardtanh_backward", pointwise<[](Pointwise& p) { return hardtanh_backward(p); }>},
     {"aten::hardsigmoid",
      pointwise<[](Pointwise& p) { return p.min(p.max(p.f32(0) + 3.0, p.k(0)), p.k(6)) * (1.0 / 6); }>},
@@ -302,7 +302,7 @@ TRNSIM_LOWER(std::vector<LowerRow>{
      }>},
     {"aten::hardshrink_backward", pointwise<[](Pointwise& p) {
        Ex x = p.f32(1), l = p.f32(2);
-       return p.select(x >= -l && x <= l, p.k(0), p.f32(0));
+       return p.select(x < -l || x > l, p.f32(0), p.k(0));
      }>},
     {"aten::log_sigmoid_forward", lower_log_sigmoid},
     {"aten::log_sigmoid_backward", pointwise<[](Pointwise& p) { return p.f32(0) * p.sigmoid(-p.f32(1)); }>},

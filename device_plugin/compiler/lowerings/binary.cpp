@@ -15,6 +15,13 @@ Ex scaled(Pointwise& p, Ex b, int alpha) {
   return b * p[alpha];
 }
 
+// The argument; a number takes the type of the tensor beside it.
+Ex in_tensor_type(Pointwise& p, int arg) {
+  if (p.context.is_tensor(arg) || p.integral()) return p[arg];
+  Dtype type = p.context.type(1 - arg).dtype;
+  return isa::is_float(type) ? p.map.round_to(p[arg], type) : p[arg];
+}
+
 // Quotient or remainder. An integer 0 in a tensor of divisors stops the program; whoever builds the graph knows the
 // value of a number.
 template <ExprOp op>
@@ -22,6 +29,8 @@ Ex quotient(Pointwise& p) {
   LowerContext& c = p.context;
   if (p.integral() && c.is_tensor(1))
     c.check(c.in(1), "RuntimeError: ZeroDivisionError", [](Ex v) { return v == 0.0; });
+  if (op == ExprOp::kRemainder || op == ExprOp::kFmod)
+    return p.map.binary(op, in_tensor_type(p, 0), in_tensor_type(p, 1));
   return p.map.binary(op, p[0], p[1]);
 }
 
@@ -65,16 +74,28 @@ Ex power_constant(Pointwise& p) {
   return p.map.binary(ExprOp::kPow, x, p.k(n));
 }
 
+Ex copy_sign(Pointwise& p) {
+  Ex magnitude = p.abs(p.f32(0));
+  return p.select(p.map.unary(ExprOp::kSignBit, p.f32(1)), -magnitude, magnitude);
+}
+
+// Of equal zeros with two signs max and min take the second operand. As on the CPU, that is a tensor of bounds,
+// but not a number.
 Ex clamp(Pointwise& p, int low, int high) {
   Ex x = p[0];
-  if (!p.none(low)) x = p.max(x, p[low]);
-  if (!p.none(high)) x = p.min(x, p[high]);
+  const auto bound = [&](int arg, ExprOp op) {
+    if (arg < 0 || p.none(arg)) return;
+    Ex limit = p[arg];
+    x = p.context.is_tensor(arg) ? p.map.binary(op, x, limit) : p.map.binary(op, limit, x);
+  };
+  bound(low, ExprOp::kMax);
+  bound(high, ExprOp::kMin);
   return x;
 }
 
 // x * log(y), 0 where x is 0, NaN where y is NaN
 Ex x_log_y(Pointwise& p, bool plus_one) {
-  Ex x = p.f32(0), y = p.f32(1);
+  Ex x = in_tensor_type(p, 0), y = in_tensor_type(p, 1);
   Ex product = x * (plus_one ? p.log1p(y) : p.log(y));
   return p.select(p.is_nan(y), y, p.select(x == 0.0, p.map.constant(0), product));
 }
@@ -93,7 +114,7 @@ Ex lerp(Pointwise& p) { return p[0] + p[2] * (p[1] - p[0]); }
 
 Ex fmax_fmin(Pointwise& p, ExprOp op) {
   Ex a = p[0], b = p[1];
-  Ex r = p.map.binary(op, a, b);
+  Ex r = p.map.binary(op, b, a);  // of equal zeros the first
   if (p.integral()) return r;
   return p.select(p.is_nan(a), b, p.select(p.is_nan(b), a, r));
 }
@@ -155,18 +176,10 @@ TRNSIM_LOWER(std::vector<LowerRow>{
        Ex hi = p.max(a, b), lo = p.min(a, b);
        Ex r = lo / hi;
        Ex h = hi * p.sqrt(r * r + 1.0);
-       return p.select(hi == 0.0 || hi == kInf, hi, h);
+       return p.select(a == kInf || b == kInf, p.map.constant(kInf), p.select(hi == 0.0, hi, h));
      }>},
-    {"aten::copysign.Tensor", pointwise<[](Pointwise& p) {
-       Ex a = p.abs(p.f32(0)), b = p.f32(1);
-       Ex negative = b < 0.0 || (b == 0.0 && p.map.unary(ExprOp::kReciprocal, b) < 0.0);
-       return p.select(negative, -a, a);
-     }>},
-    {"aten::copysign.Scalar", pointwise<[](Pointwise& p) {
-       Ex a = p.abs(p.f32(0)), b = p.f32(1);
-       Ex negative = b < 0.0 || (b == 0.0 && p.map.unary(ExprOp::kReciprocal, b) < 0.0);
-       return p.select(negative, -a, a);
-     }>},
+    {"aten::copysign.Tensor", pointwise<[](Pointwise& p) { return copy_sign(p); }>},
+    {"aten::copysign.Scalar", pointwise<[](Pointwise& p) { return copy_sign(p); }>},
     {"aten::heaviside", pointwise<[](Pointwise& p) {
        Ex x = p[0];
        return p.select(x == 0.0, p[1], p.map.cast(x > 0.0, p.type));
@@ -186,10 +199,10 @@ TRNSIM_LOWER(std::vector<LowerRow>{
 
     {"aten::clamp", pointwise<[](Pointwise& p) { return clamp(p, 1, 2); }>},
     {"aten::clamp.Tensor", pointwise<[](Pointwise& p) { return clamp(p, 1, 2); }>},
-    {"aten::clamp_min", pointwise<[](Pointwise& p) { return p.max(p[0], p[1]); }>},
-    {"aten::clamp_min.Tensor", pointwise<[](Pointwise& p) { return p.max(p[0], p[1]); }>},
-    {"aten::clamp_max", pointwise<[](Pointwise& p) { return p.min(p[0], p[1]); }>},
-    {"aten::clamp_max.Tensor", pointwise<[](Pointwise& p) { return p.min(p[0], p[1]); }>},
+    {"aten::clamp_min", pointwise<[](Pointwise& p) { return clamp(p, 1, -1); }>},
+    {"aten::clamp_min.Tensor", pointwise<[](Pointwise& p) { return clamp(p, 1, -1); }>},
+    {"aten::clamp_max", pointwise<[](Pointwise& p) { return clamp(p, -1, 1); }>},
+    {"aten::clamp_max.Tensor", pointwise<[](Pointwise& p) { return clamp(p, -1, 1); }>},
 
     {"aten::addcmul", pointwise<[](Pointwise& p) { return p[0] + p[3] * p[1] * p[2]; }>},
     {"aten::addcdiv", pointwise<[](Pointwise& p) { return p[0] + p[3] * p[1] / p[2]; }>},
@@ -197,17 +210,17 @@ TRNSIM_LOWER(std::vector<LowerRow>{
     {"aten::lerp.Tensor", pointwise<[](Pointwise& p) { return lerp(p); }>},
 
     {"aten::eq.Tensor", compare<ExprOp::kEq>},
-    {"aten::eq.Scalar", compare<ExprOp::kEq>},
+    {"aten::eq.Scalar", compare_number<ExprOp::kEq>},
     {"aten::ne.Tensor", compare<ExprOp::kNe>},
-    {"aten::ne.Scalar", compare<ExprOp::kNe>},
+    {"aten::ne.Scalar", compare_number<ExprOp::kNe>},
     {"aten::lt.Tensor", compare<ExprOp::kLt>},
-    {"aten::lt.Scalar", compare<ExprOp::kLt>},
+    {"aten::lt.Scalar", compare_number<ExprOp::kLt>},
     {"aten::le.Tensor", compare<ExprOp::kLe>},
-    {"aten::le.Scalar", compare<ExprOp::kLe>},
+    {"aten::le.Scalar", compare_number<ExprOp::kLe>},
     {"aten::gt.Tensor", compare<ExprOp::kGt>},
-    {"aten::gt.Scalar", compare<ExprOp::kGt>},
+    {"aten::gt.Scalar", compare_number<ExprOp::kGt>},
     {"aten::ge.Tensor", compare<ExprOp::kGe>},
-    {"aten::ge.Scalar", compare<ExprOp::kGe>},
+    {"aten::ge.Scalar", compare_number<ExprOp::kGe>},
     {"aten::logical_and", compare<ExprOp::kAnd>},
     {"aten::logical_or", compare<ExprOp::kOr>},
     {"aten::logical_xor", compare<ExprOp::kXor>},

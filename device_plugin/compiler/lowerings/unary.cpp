@@ -95,8 +95,7 @@ TRNSIM_LOWER(std::vector<LowerRow>{
     {"aten::special_erfc", unary_math<ExprOp::kErfc>},
     {"aten::sigmoid", unary_math<ExprOp::kSigmoid>},
     {"aten::logit", lower_logit},
-    {"aten::special_erfcx",
-     pointwise<[](Pointwise& p) { return p.exp(p.square(p.f32(0))) * p.map.math(ExprOp::kErfc, p.f32(0)); }>},
+    {"aten::special_erfcx", unary_math<ExprOp::kErfcx>},
     {"aten::sinc", pointwise<[](Pointwise& p) {
        Ex x = p.f32(0) * std::numbers::pi;
        return p.select(x == 0.0, p.map.constant(1), p.map.math(ExprOp::kSin, x) / x);
@@ -160,8 +159,7 @@ TRNSIM_LOWER(std::vector<LowerRow>{
        Ex x = p.raw(0);
        if (x.dtype == Dtype::kBool) return p.map.constant(0, Dtype::kBool);
        if (x.dtype != Dtype::kF32) return x < 0.0;
-       // -0 has its sign set too: its reciprocal is -inf. NaN counts as positive here.
-       return x < 0.0 || (x == 0.0 && p.map.unary(ExprOp::kReciprocal, x) < 0.0);
+       return p.map.unary(ExprOp::kSignBit, x);
      }>},
     {"aten::nan_to_num", lower_nan_to_num},
 });

@@ -371,6 +371,10 @@ class Emitter {
         Access t = o.as_tile(x, Dtype::kF32);
         return o.binary(AluOp::kNotEqual, Ops::of(t), Ops::of(t), dst, Dtype::kU8);
       }
+      case ExprOp::kSignBit: {
+        if (operand_class != Dtype::kF32) throw_internal("the sign bit of an integer");
+        return o.scalar(o.sign_bits(tile_operand(e.a, o)), AluOp::kNotEqual, 0, dst, Dtype::kU8);
+      }
       case ExprOp::kIsInf: {
         if (operand_class != Dtype::kF32) return zeros(o, dst);
         Access d = o.target(dst, Dtype::kU8);
@@ -658,8 +662,8 @@ class Emitter {
         return o.scalar(x, AluOp::kMultiply, -1, dst);
       case ExprOp::kAbs:
         return o.act(ActFunc::kAbs, x, {}, {}, dst);
-      case ExprOp::kRelu:
-        return o.scalar(x, AluOp::kMax, 0, dst);
+      case ExprOp::kRelu:  // max(0, x): of equal zeros the second is taken
+        return o.binary(AluOp::kMax, Ops::constant(0), Ops::of(x), dst);
       case ExprOp::kSquare:
         return x.space == isa::Space::kPsum ? o.act(ActFunc::kSquare, x, {}, {}, dst)
                                             : o.binary(AluOp::kMultiply, Ops::of(x), Ops::of(x), dst);
@@ -717,7 +721,9 @@ class Emitter {
       case ExprOp::kAtanh:
         return o.atanh(x);
       case ExprOp::kErfc:
-        return o.erfc(x);
+        return o.erfc(x, false);
+      case ExprOp::kErfcx:
+        return o.erfc(x, true);
       case ExprOp::kFloor:
         return o.floor(x);
       case ExprOp::kCeil:
@@ -737,13 +743,13 @@ class Emitter {
       case ExprOp::kAtan2:
         return o.atan2(x, y);
       case ExprOp::kFloorDiv:
-        return o.divide_round(x, y, true, false);
+        return o.divide_round(x, y, true);
       case ExprOp::kTruncDiv:
-        return o.divide_round(x, y, false, false);
+        return o.divide_round(x, y, false);
       case ExprOp::kRemainder:
-        return o.divide_round(x, y, true, true);
+        return o.remainder(x, y, true);
       case ExprOp::kFmod:
-        return o.divide_round(x, y, false, true);
+        return o.remainder(x, y, false);
       default:
         throw_unsupported("expression operator " + std::to_string(static_cast<int>(op)) +
                           " on floating-point tensors");

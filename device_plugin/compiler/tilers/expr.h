@@ -51,14 +51,26 @@ class Ops {
   Access act(ActFunc f, const Access& x, float scale, float bias = 0);
   Access cast(const Access& x, Dtype dtype, const Access& dst = {});
   Access recip(const Access& x);
-  Access abs(const Access& x);  // max(-x, x): stays on the vector engine, no activation table
+  Access abs(const Access& x);  // by the sign bit: stays on the vector engine, no activation table
+  // |x| op bound, by the squares: bound^2 must neither overflow nor underflow.
+  Access compare_magnitude(const Access& x, AluOp op, float bound, Dtype dtype = Dtype::kU8);
   void select(const Access& dst, const Access& src, const Access& predicate) {
     b.copy_predicated(dst, src, predicate);
   }
 
-  // ---- FP32 composites (expr_float.cpp); every result is a fresh tile unless dst is given
+  // The bits of a 4-byte tile (a narrower float is widened first). The other way round: a view, no instruction.
+  Access word(const Access& x);
+  Access bits(const Access& x, AluOp op0, uint32_t c0, AluOp op1 = AluOp::kNone, uint32_t c1 = 0);
+  static Access as_float(Access word) { return viewed(word, Dtype::kF32); }
+  static Access as_int(Access word) { return viewed(word, Dtype::kI32); }
+  Access sign_bits(const Access& x) { return bits(x, AluOp::kBitAnd, 0x80000000u); }
+  Access or_bits(const Access& value, const Access& set);        // FP32
+  Access flip_sign(const Access& value, const Access& sign_of);  // FP32
+
+  // ---- FP32 composites (expr_float*.cpp); every result is a fresh tile unless dst is given
   // -----------------------
   Access divide(const Src& x, const Src& y, const Access& dst = {});
+  Access divide_exact(const Access& x, const Access& y);  // correctly rounded
   Access trunc(const Access& x);
   Access floor(const Access& x);
   Access ceil(const Access& x);
@@ -68,7 +80,7 @@ class Ops {
   Access sine(const Access& x, bool cosine);
   Access tangent(const Access& x);
   Access atan(const Access& x);
-  Access erfc(const Access& x);
+  Access erfc(const Access& x, bool scaled);  // scaled: times exp(x^2)
   Access sinh(const Access& x);
   Access cosh(const Access& x);
   Access asinh(const Access& x);
@@ -78,8 +90,9 @@ class Ops {
   Access acos(const Access& x);
   Access atan2(const Src& y, const Src& x);
   Access sign(const Access& x);
-  // Quotient or remainder with the rounding of floor (Python) or truncation (C).
-  Access divide_round(const Src& x, const Src& y, bool floor, bool remainder);
+  // With the rounding of floor (Python) or truncation (C).
+  Access divide_round(const Src& x, const Src& y, bool floor);
+  Access remainder(const Src& x, const Src& y, bool floor);
 
   // ---- 32-bit integers, exact modulo 2^32 (expr_int.cpp)
   // ----------------------------------------------------------
@@ -96,6 +109,23 @@ class Ops {
   TileBuilder& b;
 
  private:
+  static Access viewed(Access a, Dtype dtype) {
+    a.dtype = dtype;
+    return a;
+  }
+  Access where_fraction(const Access& x, const Access& magnitude);
+  Access half_exp(const Access& magnitude);
+  Access scale_of_tiny(const Access& y);
+  void refine(const Access& q, const Access& better);
+  void divide_by_scalar(const Src& x, const Src& y, const Access& q);
+  struct Parts {
+    Access mantissa, exponent;
+  };
+  Parts parts(const Access& magnitude);
+  Access remainder_exact(const Access& x, const Access& y);
+  Access wrong_sign(const Access& remainder, const Access& y);
+  Access turns(const Access& x);
+
   int partitions_;
   std::vector<int64_t> dims_;
 };

@@ -99,8 +99,9 @@ Access Ops::act(ActFunc f, const Access& x, const ScalarOperand& scale, const Sc
   b.activation(d, x, f, scale, bias);
   return d;
 }
+// No bias where there is none: adding 0 would lose the sign of zero.
 Access Ops::act(ActFunc f, const Access& x, float scale, float bias) {
-  return act(f, x, TileBuilder::imm(scale), TileBuilder::imm(bias));
+  return act(f, x, TileBuilder::imm(scale), bias == 0 ? ScalarOperand{} : TileBuilder::imm(bias));
 }
 
 Access Ops::cast(const Access& x, Dtype dtype, const Access& dst) {
@@ -109,7 +110,30 @@ Access Ops::cast(const Access& x, Dtype dtype, const Access& dst) {
   return d;
 }
 
-Access Ops::abs(const Access& x) { return fused(x, AluOp::kMultiply, TileBuilder::imm(-1), AluOp::kMax, x); }
+Access Ops::abs(const Access& x) { return as_float(bits(x, AluOp::kShiftLeft, 1, AluOp::kShiftRight, 1)); }
+
+Access Ops::compare_magnitude(const Access& x, AluOp op, float bound, Dtype dtype) {
+  return scalar2(x, AluOp::kPower, 2, op, bound * bound, {}, dtype);
+}
+
+Access Ops::word(const Access& x) {
+  return viewed(isa::dtype_bytes(x.dtype) == 4 ? x : cast(x, Dtype::kF32), Dtype::kU32);
+}
+
+Access Ops::bits(const Access& x, AluOp op0, uint32_t c0, AluOp op1, uint32_t c1) {
+  Access d = temp(Dtype::kU32);
+  b.tensor_scalar(d, word(x), op0, TileBuilder::imm(static_cast<float>(c0)), op1,
+                  op1 == AluOp::kNone ? ScalarOperand{} : TileBuilder::imm(static_cast<float>(c1)));
+  return d;
+}
+
+Access Ops::or_bits(const Access& value, const Access& set) {
+  return as_float(int_binary(AluOp::kBitOr, word(value), set));
+}
+
+Access Ops::flip_sign(const Access& value, const Access& sign_of) {
+  return as_float(int_binary(AluOp::kBitXor, word(value), sign_bits(sign_of)));
+}
 
 Access Ops::recip(const Access& x) {
   Access d = temp(Dtype::kF32);

@@ -4,6 +4,8 @@
 // result of its duplicates (the last of them, or the sum of all), so that duplicates write identical bytes
 // and their order does not matter. Instructions on one output run in program order. Where index positions
 // cannot collide (one element per line of a scatter along an axis), that step is skipped.
+#include <limits>
+
 #include "device_plugin/compiler/tilers/access_math.h"
 #include "device_plugin/compiler/tilers/indexed_rows.h"
 #include "device_plugin/compiler/tilers/tilers.h"
@@ -15,6 +17,7 @@ constexpr int64_t kRowBytes = 16 * 1024;  // of one row piece in SBUF
 constexpr int64_t kLinesPerPartition = 64;
 constexpr int64_t kColumnTileElements = 4096;  // per partition
 constexpr int64_t kExactInFloat = int64_t{1} << 24;
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 class ScatterTiler {
  public:
@@ -185,7 +188,7 @@ class ScatterTiler {
       const int64_t w = std::min(kPsumColumns, n - c);
       const Access part = columns_of(rows, c, w);
       if (!integer_) {
-        const Access sum = combine(same, part, p, w);
+        const Access sum = combine_floats(same, part, p, w);
         tile_.tensor_tensor(columns_of(result, c, w), columns_of(current, c, w), sum, AluOp::kAdd);
         continue;
       }
@@ -216,6 +219,35 @@ class ScatterTiler {
   Access combine(const Access& same, const Access& rows, int p, int64_t w) {
     Access sum = tile_.psum(p, {w});
     tile_.matmul(sum, same, rows, false);
+    return sum;
+  }
+
+  // The product of infinity or NaN with the zeros of `same` would reach rows of other indices. Finite numbers are
+  // summed; whether +infinity, -infinity or NaN (which counts as both) is among the rows is counted beside them.
+  Access combine_floats(const Access& same, const Access& rows, int p, int64_t w) {
+    const auto tile = [&](Dtype d) { return tile_.sbuf(p, {w}, d); };
+    constexpr float kMinus = 256;  // a count of up to 128 in the low byte, another above
+    Access code = tile(Dtype::kF32), minus = tile(Dtype::kF32), finite = tile(Dtype::kU8);
+    tile_.tensor_scalar(minus, rows, AluOp::kGreater, TileBuilder::imm(-kInfinity), AluOp::kMultiply,
+                        TileBuilder::imm(-kMinus));
+    tile_.tensor_scalar(code, rows, AluOp::kLess, TileBuilder::imm(kInfinity), AluOp::kSubtract,
+                        TileBuilder::imm(1 + kMinus), false, true);
+    tile_.tensor_tensor(code, code, minus, AluOp::kAdd);
+    tile_.tensor_scalar(finite, code, AluOp::kEqual, TileBuilder::imm(0));
+    Access numbers = tile(Dtype::kF32);
+    tile_.memset(numbers, 0);
+    tile_.copy_predicated(numbers, rows, finite);
+    Access sum = tile(Dtype::kF32), counts = tile(Dtype::kU32);
+    tile_.copy(sum, combine(same, numbers, p, w));
+    tile_.copy(counts, combine(same, code, p, w));
+    const auto add_where = [&](AluOp op, float operand, float infinity) {
+      Access present = tile(Dtype::kU32), other = tile(Dtype::kF32);
+      tile_.tensor_scalar(present, counts, op, TileBuilder::imm(operand));
+      tile_.tensor_scalar(other, sum, AluOp::kAdd, TileBuilder::imm(infinity));
+      tile_.copy_predicated(sum, other, present);
+    };
+    add_where(AluOp::kBitAnd, kMinus - 1, kInfinity);
+    add_where(AluOp::kShiftRight, 8, -kInfinity);
     return sum;
   }
 

@@ -17,7 +17,7 @@ constexpr int64_t kMaxRow = 4096;  // elements of one row in SBUF
 constexpr int64_t kShortestChunk = 512;
 constexpr int64_t kMaxRounds = 8;  // of 8 values each; beyond, sorting costs less
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr float kLargestFinite = std::numeric_limits<float>::max();
+constexpr float kNanOrder = 1 << 20;  // beyond every position in a row
 
 class TopTiler {
  public:
@@ -89,6 +89,30 @@ class TopTiler {
     store_rows(indices_, first);
   }
 
+  struct Taken {
+    Access values, indices;
+  };
+  // The rounds * 8 largest of `key` in order. Taken values are replaced by -infinity.
+  Taken take(Access key, int64_t width, int64_t rounds, bool with_indices) {
+    Taken t;
+    t.values = tile({rounds * 8}, Dtype::kF32);
+    if (with_indices) t.indices = tile({rounds * 8}, Dtype::kU32);
+    for (int64_t r = 0; r < rounds; ++r) {
+      const Access v = columns_of(t.values, r * 8, 8);
+      tile_.max8(v, key);
+      if (with_indices) tile_.max_index8(columns_of(t.indices, r * 8, 8), key, v);
+      if (r + 1 == rounds) break;
+      Access next = tile({width}, Dtype::kF32);
+      tile_.match_replace8(next, key, v, -kInfinity);
+      key = next;
+    }
+    return t;
+  }
+
+  // NaN is the largest value, for the instructions too; among the smallest it comes last, behind infinity. In the
+  // keys it is -infinity then, which is also what real infinities (negated) and taken values are. The elements
+  // that share this key are told apart by a second row of keys: ordinary elements have 1 there and come first
+  // again, an infinity has its negated position, a NaN that minus kNanOrder.
   void by_eights() {
     const bool is_float = isa::is_float(dtype_);
     const int64_t width = std::max<int64_t>(n_, 8);
@@ -96,59 +120,62 @@ class TopTiler {
     const Access x = load_rows();
     Access key = tile({width}, Dtype::kF32);
     const Access real = columns_of(key, 0, n_);
-    if (width > n_) tile_.memset(columns_of(key, n_, width - n_), -kInfinity);
+    const auto pad = [&](const Access& t) {
+      if (width > n_) tile_.memset(columns_of(t, n_, width - n_), -kInfinity);
+    };
+    pad(key);
     if (k_.largest) {
       tile_.copy(real, x);
     } else {
       tile_.tensor_scalar(real, x, AluOp::kMultiply, TileBuilder::imm(-1.0f));
     }
-    // NaN is the largest value, for the instructions too; negated, it must become the smallest. In rows that
-    // hold NaN it takes the place of -infinity, and -infinity that of the lowest finite number (no value of
-    // the 16-bit dtypes; an FP32 row would have to hold all three for that to show).
-    Access has_nan, has_lowest;
-    if (is_float && !k_.largest) {
-      Access nan = tile({n_}, Dtype::kU8), infinite = tile({n_}, Dtype::kU8);
-      has_nan = tile({1}, Dtype::kF32);
-      tile_.tensor_tensor(nan, x, x, AluOp::kNotEqual);
-      tile_.reduce(has_nan, nan, AluOp::kMax, 1);
-      tile_.tensor_scalar(infinite, real, AluOp::kEqual, TileBuilder::imm(-kInfinity), AluOp::kMultiply,
-                          TileBuilder::column(has_nan));
-      tile_.copy_predicated(real, spread(constant(-kLargestFinite), n_), infinite);
-      tile_.copy_predicated(real, spread(constant(-kInfinity), n_), nan);
-    }
-    // Taken values are replaced by -infinity; a real one must stay above that in later rounds.
-    if (is_float && rounds > 1) {
-      Access lowest = tile({n_}, Dtype::kU8);
-      has_lowest = tile({1}, Dtype::kF32);
-      tile_.tensor_scalar(lowest, real, AluOp::kEqual, TileBuilder::imm(-kInfinity));
-      tile_.reduce(has_lowest, lowest, AluOp::kMax, 1);
-      tile_.copy_predicated(real, spread(constant(-kLargestFinite), n_), lowest);
-    }
-    Access values = tile({rounds * 8}, Dtype::kF32), indices = tile({rounds * 8}, Dtype::kU32);
-    for (int64_t r = 0; r < rounds; ++r) {
-      const Access v = columns_of(values, r * 8, 8);
-      tile_.max8(v, key);
-      tile_.max_index8(columns_of(indices, r * 8, 8), key, v);
-      if (r + 1 == rounds) break;
-      Access next = tile({width}, Dtype::kF32);
-      tile_.match_replace8(next, key, v, -kInfinity);
-      key = next;
-    }
-    if (k_.indices.buffer >= 0) store_rows(indices_, indices);
-    if (k_.values.buffer < 0) return;
-    const Access found = columns_of(values, 0, k_.k);
-    if (is_float) {
-      const auto restore = [&](float from, const Access& flag, float to) {
-        Access hit = tile({k_.k}, Dtype::kU8);
-        tile_.tensor_scalar(hit, found, AluOp::kEqual, TileBuilder::imm(from), AluOp::kMultiply,
-                            TileBuilder::column(flag));
-        tile_.copy_predicated(found, spread(constant(to), k_.k), hit);
-      };
-      if (has_nan.present()) {
-        restore(-kInfinity, has_nan, std::numeric_limits<float>::quiet_NaN());
-        restore(-kLargestFinite, has_nan, -kInfinity);
+    Access order;
+    if (is_float && (rounds > 1 || !k_.largest)) {
+      Access position = tile({n_}, Dtype::kF32);
+      isa::AffinePattern pattern;
+      pattern.step[0] = -1;
+      tile_.iota(position, pattern);
+      if (!k_.largest) {
+        Access nan = tile({n_}, Dtype::kU8), below = tile({n_}, Dtype::kF32);
+        tile_.tensor_tensor(nan, x, x, AluOp::kNotEqual);
+        tile_.copy_predicated(real, spread(constant(-kInfinity), n_), nan);
+        tile_.scalar_tensor_tensor(below, nan, AluOp::kMultiply, TileBuilder::imm(-kNanOrder), AluOp::kAdd,
+                                   position);
+        position = below;
       }
-      if (has_lowest.present()) restore(-kLargestFinite, has_lowest, -kInfinity);
+      Access lowest = tile({n_}, Dtype::kU8);
+      tile_.tensor_scalar(lowest, real, AluOp::kEqual, TileBuilder::imm(-kInfinity));
+      order = tile({width}, Dtype::kF32);
+      pad(order);
+      tile_.memset(columns_of(order, 0, n_), 1.0f);
+      tile_.copy_predicated(columns_of(order, 0, n_), position, lowest);
+    }
+    const Taken taken = take(key, width, rounds, k_.indices.buffer >= 0);
+    const Access found = columns_of(taken.values, 0, k_.k);
+    Access nan;
+    if (order.present()) {
+      const Access code = columns_of(take(order, width, rounds, false).values, 0, k_.k);
+      Access lowest = tile({k_.k}, Dtype::kU8), place = tile({k_.k}, Dtype::kF32);
+      tile_.tensor_scalar(lowest, found, AluOp::kEqual, TileBuilder::imm(-kInfinity));
+      tile_.tensor_scalar(place, code, AluOp::kMultiply, TileBuilder::imm(-1.0f));
+      if (!k_.largest) {
+        Access inside = tile({k_.k}, Dtype::kF32);
+        nan = tile({k_.k}, Dtype::kU8);
+        tile_.tensor_scalar(nan, place, AluOp::kGreaterEqual, TileBuilder::imm(kNanOrder));
+        tile_.scalar_tensor_tensor(inside, nan, AluOp::kMultiply, TileBuilder::imm(-kNanOrder), AluOp::kAdd,
+                                   place);
+        place = inside;
+      }
+      if (taken.indices.present()) {
+        Access index = tile({k_.k}, Dtype::kU32);
+        tile_.copy(index, place);
+        tile_.copy_predicated(columns_of(taken.indices, 0, k_.k), index, lowest);
+      }
+    }
+    if (k_.indices.buffer >= 0) store_rows(indices_, taken.indices);
+    if (k_.values.buffer < 0) return;
+    if (nan.present()) {
+      tile_.copy_predicated(found, spread(constant(std::numeric_limits<float>::quiet_NaN()), k_.k), nan);
     }
     Access result = found;
     if (!k_.largest) {
@@ -274,8 +301,7 @@ void tile_top(const TopKernel& kernel, const KernelContext& context, TileBuilder
   if (kernel.values.buffer < 0 && kernel.indices.buffer < 0) return;
   const Dtype dtype = tile_dtype(kernel.input.dtype);
   const bool wide = isa::is_32bit_integer(dtype);
-  // NaN sorts last among the smallest, where taken values are marked too: more than one round needs the sort.
-  const int64_t max_k = wide ? 1 : kernel.largest || isa::is_integer(dtype) ? 8 * kMaxRounds : 8;
+  const int64_t max_k = wide ? 1 : 8 * kMaxRounds;
   if (kernel.k > max_k || (kernel.k > 8 && n <= 4 * kernel.k)) {
     sort_rows(kernel, context, tile);
     return;

@@ -71,6 +71,9 @@ double unary(ExprOp op, double x) {
       return std::erf(x);
     case ExprOp::kErfc:
       return std::erfc(x);
+    case ExprOp::kErfcx:  // beyond the range of exp, the asymptotic series
+      if (x > 26) return std::numbers::inv_sqrtpi / x * (1 - 0.5 / (x * x) + 0.75 / (x * x * x * x));
+      return std::exp(x * x) * std::erfc(x);
     case ExprOp::kSigmoid:
       return 1 / (1 + std::exp(-x));
     case ExprOp::kGelu:
@@ -156,6 +159,12 @@ Cell binary_f(ExprOp op, float a, float b) {
       return Cell::boolean(a > b);
     case ExprOp::kGe:
       return Cell::boolean(a >= b);
+    case ExprOp::kAnd:
+      return Cell::boolean(a != 0 && b != 0);
+    case ExprOp::kOr:
+      return Cell::boolean(a != 0 || b != 0);
+    case ExprOp::kXor:
+      return Cell::boolean((a != 0) != (b != 0));
     default:
       throw std::runtime_error("not a float binary operation");
   }
@@ -300,10 +309,7 @@ Cell evaluate(const Expr& e, const Cell& a, const Cell& b, const Cell& c,
       return {e.dtype, 0, wrap(static_cast<int64_t>(e.value))};
     case ExprOp::kCast: {
       Cell r = a;
-      if (compute(e.cast_to) != a.dtype) {
-        if (a.dtype == Dtype::kF32) r.f = std::nearbyint(a.f);  // the hardware rounds
-        r = convert(r, e.cast_to);
-      }
+      if (compute(e.cast_to) != a.dtype) r = convert(r, e.cast_to);
       alignas(8) std::byte bytes[8];
       store_cell(e.cast_to, bytes, r);
       return load_cell(e.cast_to, bytes);
@@ -312,19 +318,20 @@ Cell evaluate(const Expr& e, const Cell& a, const Cell& b, const Cell& c,
       if (a.dtype != Dtype::kBool || b.dtype != c.dtype) throw std::runtime_error("select of wrong types");
       return a.i ? b : c;
     case ExprOp::kNot:
-      return Cell::boolean(!a.i);
+      return Cell::boolean(a.dtype == Dtype::kF32 ? a.f == 0 : a.i == 0);
     case ExprOp::kBitNot:
       return {a.dtype, 0, ~a.i};
     case ExprOp::kIsNan:
       return Cell::boolean(std::isnan(a.f));
     case ExprOp::kIsInf:
       return Cell::boolean(std::isinf(a.f));
+    case ExprOp::kSignBit:
+      return Cell::boolean(std::signbit(a.f));
     default:
       break;
   }
   if (e.b < 0) {
     if (a.dtype == Dtype::kF32) {
-      if (e.op == ExprOp::kSign && std::isnan(a.f)) return Cell::real(a.f);
       return Cell::real(static_cast<float>(unary(e.op, static_cast<double>(a.f))));
     }
     int64_t i = a.i;
@@ -339,6 +346,11 @@ Cell evaluate(const Expr& e, const Cell& a, const Cell& b, const Cell& c,
         return {a.dtype, 0, static_cast<int32_t>(std::max<int64_t>(i, 0))};
       case ExprOp::kSquare:
         return {a.dtype, 0, wrap(i * i)};
+      case ExprOp::kFloor:
+      case ExprOp::kCeil:
+      case ExprOp::kRound:
+      case ExprOp::kTrunc:
+        return a;
       default:
         throw std::runtime_error("not an integer unary operation");
     }

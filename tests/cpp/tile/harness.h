@@ -1,6 +1,7 @@
 // Builds, validates and runs kernels; compares memory with the reference.
 #pragma once
 
+#include <cstring>
 #include <random>
 #include <string>
 #include <variant>
@@ -9,11 +10,11 @@
 #include "isa/validator.h"
 #include "sim/exec/exec.h"
 #include "tests/cpp/catch.h"
-#include "tests/cpp/tile/reference.h"
+#include "tests/cpp/compiler/reference.h"
 
 namespace trnsim::compiler::testing {
 
-using reference::Memory;
+using Memory = std::vector<std::vector<uint8_t>>;  // per buffer
 using Random = std::mt19937;
 
 struct Setup {
@@ -177,13 +178,27 @@ inline void fill(Setup& s, int buffer, Random& random, float low, float high) {
   }
 }
 
+// What the kernels mean, by the reference.
+inline Memory expected(const Setup& s) {
+  Memory memory = s.memory;
+  std::vector<std::byte*> buffers;
+  for (size_t i = 0; i < memory.size(); ++i) {
+    size_t at = i;
+    const Buffer& b = s.list.buffers[i];
+    for (size_t j = 0; j < memory.size() && b.alias_input >= 0; ++j) {
+      const Buffer& other = s.list.buffers[j];
+      if (other.kind == Buffer::Kind::kInput && other.index == b.alias_input) at = j;
+    }
+    buffers.push_back(reinterpret_cast<std::byte*>(memory[at].data()));
+  }
+  reference::run(s.list, buffers, s.params);
+  return memory;
+}
+
 inline void check_map(const Setup& s, double rtol = 1e-5, double atol = 1e-30) {
   isa::Program program = compile(s);
   Memory got = execute(s, program);
-  Memory want = s.memory;
-  for (const Kernel& k : s.list.kernels) {
-    reference::Evaluator(std::get<MapKernel>(k), want, s.params).run();
-  }
+  Memory want = expected(s);
   INFO("instructions " << program.streams[0].size() + program.streams[1].size() + program.streams[2].size() +
                               program.streams[3].size() + program.streams[4].size());
   CHECK(difference(s, got, want, rtol, atol) == "");

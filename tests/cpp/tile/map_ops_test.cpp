@@ -122,7 +122,8 @@ TEST_CASE("unary functions of floats agree with the reference") {
       {ExprOp::kAcosh, "acosh", 1, 100, true},
       {ExprOp::kAtanh, "atanh", -0.99f, 0.99f, true},
       {ExprOp::kErf, "erf", -4, 4, true},
-      {ExprOp::kErfc, "erfc", -4, 8, true, 3e-5, 1e-30},
+      {ExprOp::kErfc, "erfc", -4, 8, true, 2e-6, 1e-30},
+      {ExprOp::kErfcx, "erfcx", -8, 100, true, 2e-6},
       {ExprOp::kSigmoid, "sigmoid", -20, 20, true},
       {ExprOp::kGelu, "gelu", -3, 5, false, 1e-5, 1e-6},
       {ExprOp::kGeluTanh, "gelu_tanh", -3, 5, false, 1e-5, 1e-6},
@@ -143,7 +144,7 @@ TEST_CASE("unary functions of floats agree with the reference") {
     INFO(c.name);
     check_map(floats({sample(c, random)}, c.op, Dtype::kF32), c.rtol, c.atol);
   }
-  for (ExprOp op : {ExprOp::kIsNan, ExprOp::kIsInf, ExprOp::kNot}) {
+  for (ExprOp op : {ExprOp::kIsNan, ExprOp::kIsInf, ExprOp::kSignBit, ExprOp::kNot}) {
     check_map(floats({sample(cases[0], random)}, op, Dtype::kBool));
   }
 }
@@ -157,11 +158,11 @@ TEST_CASE("binary functions of floats agree with the reference") {
       {ExprOp::kDiv, "div", -10, 10, true, 2e-7},
       {ExprOp::kMax, "max", -10, 10, true},
       {ExprOp::kMin, "min", -10, 10, true},
-      {ExprOp::kAtan2, "atan2", -10, 10, false},
-      {ExprOp::kFloorDiv, "floor_div", -50, 50, false, 0},
-      {ExprOp::kTruncDiv, "trunc_div", -50, 50, false, 0},
-      {ExprOp::kRemainder, "remainder", -50, 50, false, 1e-5, 1e-5},
-      {ExprOp::kFmod, "fmod", -50, 50, false, 1e-5, 1e-5},
+      {ExprOp::kAtan2, "atan2", -10, 10, true},
+      {ExprOp::kFloorDiv, "floor_div", -50, 50, true, 0},
+      {ExprOp::kTruncDiv, "trunc_div", -50, 50, true, 0},
+      {ExprOp::kRemainder, "remainder", -50, 50, true, 0, 0},
+      {ExprOp::kFmod, "fmod", -50, 50, true, 0, 0},
       {ExprOp::kPow, "pow", 0.1f, 8, true},
   };
   for (const Case& c : cases) {
@@ -176,6 +177,38 @@ TEST_CASE("binary functions of floats agree with the reference") {
     std::shuffle(y.begin() + 150, y.end(), random);
     check_map(floats({x, y}, op, Dtype::kBool));
   }
+}
+
+TEST_CASE("remainders and rounded quotients are exact for quotients of any size") {
+  Random random(5);
+  std::uniform_int_distribution<uint32_t> bits(0, 0xffffffffu);
+  std::vector<float> x, y;
+  for (int i = 0; i < 20000; ++i) {  // every exponent, denormals, infinities and NaN included
+    uint32_t a = bits(random), b = bits(random);
+    if (i % 2) b = (a & 0x7f800000u) + (b & 0x807fffffu);  // quotients near 1
+    float u, v;
+    std::memcpy(&u, &a, 4);
+    std::memcpy(&v, &b, 4);
+    x.push_back(u);
+    y.push_back(v);
+  }
+  for (ExprOp op : {ExprOp::kFmod, ExprOp::kRemainder, ExprOp::kTruncDiv, ExprOp::kFloorDiv}) {
+    INFO(static_cast<int>(op));
+    check_map(floats({x, y}, op, Dtype::kF32), 0, 0);
+  }
+}
+
+TEST_CASE("the angle of large arguments is reduced exactly") {
+  Random random(6);
+  std::vector<float> x;
+  for (int e = 4; e < 128; ++e) {
+    for (int i = 0; i < 20; ++i) {
+      float m = std::uniform_real_distribution<float>(-2, 2)(random);
+      x.push_back(std::ldexp(m, e));
+    }
+  }
+  check_map(floats({x}, ExprOp::kSin, Dtype::kF32), 0, 4e-7);
+  check_map(floats({x}, ExprOp::kCos, Dtype::kF32), 0, 4e-7);
 }
 
 TEST_CASE("exact quotients are exact, and integral floats divide as Python does") {
