@@ -22,9 +22,10 @@ PhiloxGenerator& generator_of(int device) { return generator_or_default(std::nul
 
 }  // namespace
 
-void configure(const std::string& config, const std::string& overrides, const std::string& mode) {
+void configure(const std::string& config, const std::string& overrides, const std::string& mode,
+               const std::string& check) {
   try {
-    trnsim::aten::configure(config, overrides, mode);
+    trnsim::aten::configure(config, overrides, mode, check);
   } catch (
       const c10::ValueError& e) {  // the module knows no c10: Python's ValueError by way of the standard's
     throw std::invalid_argument(e.what_without_backtrace());

@@ -9,7 +9,8 @@
 namespace trnsim::aten::api {
 
 // configuration and reports
-void configure(const std::string& config, const std::string& overrides, const std::string& mode);
+void configure(const std::string& config, const std::string& overrides, const std::string& mode,
+               const std::string& check);
 std::string runtime_report_json();  // "" before the first use of the device
 std::string config_json();
 void reset_report();

@@ -110,15 +110,16 @@ const compiler::Compiler& compiler_library() {
   return *library;
 }
 
-void configure(const std::string& config, const std::string& overrides, const std::string& mode) {
+void configure(const std::string& config, const std::string& overrides, const std::string& mode,
+               const std::string& check) {
   std::lock_guard lock(state_mutex);
   TORCH_CHECK(
       !is_initialized.load(),
       "user error: trnsim.configure() was called after the neuron device had been used; the simulated chip "
       "is built at first use. Call configure() before the first tensor on the device, or set TRNSIM_CONFIG, "
-      "TRNSIM_SET and TRNSIM_MODE.");
+      "TRNSIM_SET, TRNSIM_MODE and TRNSIM_CHECK.");
   auto text = [](const std::string& s) { return s.empty() ? nullptr : s.c_str(); };
-  const NrtStatus status = nrt().trnsim_configure(text(config), text(overrides), text(mode));
+  const NrtStatus status = nrt().trnsim_configure(text(config), text(overrides), text(mode), text(check));
   TORCH_CHECK_VALUE(status == kNrtSuccess, nrt().trnsim_last_error());
 }
 

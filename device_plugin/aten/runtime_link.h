@@ -43,7 +43,7 @@ struct Nrt {
   NrtStatus (*nrt_unload)(nrt_model* model);
   NrtStatus (*nrt_execute)(nrt_model* model, const nrt_tensor_set* inputs, nrt_tensor_set* outputs);
 
-  int (*trnsim_configure)(const char* config, const char* overrides, const char* mode);
+  int (*trnsim_configure)(const char* config, const char* overrides, const char* mode, const char* check);
   const char* (*trnsim_last_error)();
   int64_t (*trnsim_simulated_ps)(uint32_t vnc);
   const char* (*trnsim_report_json)();
@@ -58,7 +58,8 @@ const compiler::Compiler& compiler_library();
 
 // Hands the configuration to the runtime. Throws when the device has been used already, or with the runtime's
 // own words when a name or value is wrong. Empty strings keep what the environment says.
-void configure(const std::string& config, const std::string& overrides, const std::string& mode);
+void configure(const std::string& config, const std::string& overrides, const std::string& mode,
+               const std::string& check);
 
 // nrt_init on first use; throws in a forked child of a process that had used the device.
 void ensure_initialized();

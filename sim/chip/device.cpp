@@ -77,11 +77,26 @@ class SimulatedDevice : public Device {
 
     // Time first: it tells whether control flow needs the data.
     ProgramTiming::Control control = ProgramTiming::Control::kConstant;
+    const Verdict* verdict = nullptr;
+    std::vector<std::string> warnings;
+    if (watcher_ != nullptr) {
+      verdict = verdict_of(*loaded, *decoded, bindings, &control, &warnings, &result);
+      if (control == ProgramTiming::Control::kFromData && mode_ != Mode::kTime)
+        return driven_by_data(core, *loaded, *decoded, bindings);
+      result.warnings = std::move(warnings);
+      if (result.status != Status::kOk) return result;
+    }
     if (mode_ != Mode::kData) {
+      warnings = std::move(result.warnings);
       result = time_of(*loaded, *decoded, &control);
       if (control == ProgramTiming::Control::kFromData && mode_ == Mode::kBoth)
         return driven_by_data(core, *loaded, *decoded, bindings);
+      result.warnings = std::move(warnings);
       if (result.status != Status::kOk) return result;
+    }
+    if (verdict != nullptr) {
+      result.stats.sbuf_bytes = verdict->sbuf_bytes;
+      result.stats.psum_bytes = verdict->psum_bytes;
     }
     if (mode_ == Mode::kTime) return result;
 
@@ -106,6 +121,7 @@ class SimulatedDevice : public Device {
   }
 
   void set_memo(bool enabled) override { memo_.store(enabled); }
+  void set_watcher(std::shared_ptr<const Watcher> watcher) override { watcher_ = std::move(watcher); }
 
  private:
   struct CoreState {
@@ -190,6 +206,40 @@ class SimulatedDevice : public Device {
     return launch_result(timing.memo);
   }
 
+  // The verdict on a program, from a watched run where none is known for this arrangement of its tensors. Fills
+  // the warnings of that run, and *bad where the launch must not go on.
+  const Verdict* verdict_of(const ContainerProgram& program, const isa::Program& decoded,
+                            const std::vector<Binding>& bindings, ProgramTiming::Control* control,
+                            std::vector<std::string>* warnings, LaunchResult* bad) const {
+    const uint64_t arrangement = watcher_->arrangement(program.tensors(), bindings);
+    std::lock_guard<std::mutex> lock(program.mutex());
+    ProgramTiming& timing = program.timing(id_);
+    *control = timing.control;
+    if (timing.control == ProgramTiming::Control::kFromData) return nullptr;
+    auto known = timing.verdicts.find(arrangement);
+    if (known == timing.verdicts.end()) {
+      if (!build(decoded, &timing, bad)) return nullptr;
+      const auto run = watcher_->watch(decoded, program.tensors(), bindings);
+      const TimingResult timed = run_timed(*timing.timed, config_, nullptr, run->observer());
+      if (timed.status == Status::kNotSimulated && timing.timed->unresolved_registers) {
+        timing.control = *control = ProgramTiming::Control::kFromData;
+        if (mode_ == Mode::kTime) *bad = launch_result(timed);
+        return nullptr;
+      }
+      timing.control = *control = ProgramTiming::Control::kConstant;
+      timing.memo = timed;
+      timing.has_memo = true;
+      known = timing.verdicts.emplace(arrangement, run->verdict(timed.status == Status::kOk)).first;
+      *warnings = known->second.warnings;
+    }
+    if (timing.has_memo && timing.memo.status != Status::kOk) {
+      *bad = launch_result(timing.memo);
+    } else if (known->second.status != Status::kOk) {
+      *bad = failure(known->second.status, known->second.message);
+    }
+    return &known->second;
+  }
+
   LaunchResult driven_by_data(int core, const ContainerProgram& program, const isa::Program& decoded,
                               const std::vector<Binding>& bindings) {
     LaunchResult bad;
@@ -205,11 +255,28 @@ class SimulatedDevice : public Device {
     std::lock_guard<std::mutex> lock(state.mutex);
     const std::vector<exec::HbmTensor> hbm = hbm_of(bindings);
     CoreHook hook(state.core(sizes_), decoded, hbm);
-    const TimingResult timing = run_timed(*timed, config_, &hook, nullptr);
+    std::unique_ptr<WatchedRun> run;
+    if (watcher_ != nullptr) run = watcher_->watch(decoded, program.tensors(), bindings);
+    const TimingResult timing = run_timed(*timed, config_, &hook, run != nullptr ? run->observer() : nullptr);
     LaunchResult r = launch_result(timing);
     if (!hook.status().ok()) {
       r.status = status_of(hook.status().kind);
       r.message = hook.status().message;
+    }
+    if (run != nullptr) {
+      Verdict verdict = run->verdict(r.status == Status::kOk);
+      if (r.status == Status::kOk && verdict.status != Status::kOk) {
+        r.status = verdict.status;
+        r.message = std::move(verdict.message);
+      }
+      r.warnings = std::move(verdict.warnings);
+      r.stats.sbuf_bytes = verdict.sbuf_bytes;
+      r.stats.psum_bytes = verdict.psum_bytes;
+    }
+    if (mode_ == Mode::kData) {
+      const int64_t instructions = r.stats.instructions;
+      r.stats = LaunchStats{};
+      r.stats.instructions = instructions;
     }
     return r;
   }
@@ -219,6 +286,7 @@ class SimulatedDevice : public Device {
   uint64_t id_ = 0;
   exec::CoreSizes sizes_;
   std::atomic<bool> memo_{true};
+  std::shared_ptr<const Watcher> watcher_;
   std::vector<CoreState> cores_;
 };
 

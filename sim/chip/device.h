@@ -15,7 +15,13 @@ namespace trnsim::config {
 struct Config;  // sim/config/config.h
 }
 
+namespace trnsim::isa {
+struct Program;  // isa/program.h
+}
+
 namespace trnsim::chip {
+
+class Observer;  // sim/chip/observer.h
 
 enum class Mode : uint8_t { kBoth, kData, kTime };
 
@@ -40,6 +46,8 @@ struct LaunchStats {
   int64_t dma_descriptors = 0;
   int64_t instructions = 0;
   bool from_memo = false;
+  // Highest byte per partition that the program writes; 0 where nobody watched it.
+  int64_t sbuf_bytes = 0, psum_bytes = 0;
 };
 
 struct LaunchResult {
@@ -56,6 +64,7 @@ struct LaunchResult {
   Status status = Status::kOk;
   std::string message;
   LaunchStats stats;
+  std::vector<std::string> warnings;  // of the launch that found them
 };
 
 struct TensorInfo {
@@ -92,6 +101,33 @@ struct LoadError {
   std::string message;
 };
 
+// What watching a run has led to.
+struct Verdict {
+  LaunchResult::Status status = LaunchResult::Status::kOk;  // an error: so ends every launch of the program
+  std::string message;
+  std::vector<std::string> warnings;
+  int64_t sbuf_bytes = 0, psum_bytes = 0;
+};
+
+// Watches programs (sim/check). A program is watched in its first run, and in every run when its control flow
+// depends on data.
+class WatchedRun {
+ public:
+  virtual ~WatchedRun() = default;
+  virtual Observer* observer() = 0;
+  virtual Verdict verdict(bool complete) = 0;  // complete: the program came to its end
+};
+class Watcher {
+ public:
+  virtual ~Watcher() = default;
+  // Equal for launches whose tensors share memory in the same way.
+  virtual uint64_t arrangement(const std::vector<TensorInfo>& tensors,
+                               const std::vector<Binding>& bindings) const = 0;
+  virtual std::unique_ptr<WatchedRun> watch(const isa::Program& program,
+                                            const std::vector<TensorInfo>& tensors,
+                                            const std::vector<Binding>& bindings) const = 0;
+};
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -101,6 +137,7 @@ class Device {
                               const std::vector<Binding>& bindings) = 0;
   virtual void reset_core(int core) = 0;
   virtual void set_memo(bool enabled) = 0;
+  virtual void set_watcher(std::shared_ptr<const Watcher> watcher) = 0;  // before the first launch
 };
 
 std::unique_ptr<Device> make_device(const config::Config& config, Mode mode);

@@ -23,6 +23,7 @@ struct ProgramTiming {
   Control control = Control::kUnknown;
   bool has_memo = false;
   TimingResult memo;
+  std::map<uint64_t, Verdict> verdicts;  // by arrangement of the tensors
 };
 
 class ContainerProgram : public LoadedProgram {

@@ -1,5 +1,6 @@
 // Models: load, bind by name, run, account.
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <mutex>
 #include <string>
@@ -98,6 +99,8 @@ void account(LogicalCore& core, Model& m, const chip::LaunchStats& s) {
   t.bytes += m.image.program->hbm_bytes();
   ++m.totals.count;
   m.totals.simulated_ps += s.total_ps;
+  m.totals.sbuf_bytes = std::max(m.totals.sbuf_bytes, s.sbuf_bytes);
+  m.totals.psum_bytes = std::max(m.totals.psum_bytes, s.psum_bytes);
   m.last_ps = s.total_ps;
   m.last_instructions = s.instructions;
   core.simulated_ps.fetch_add(s.total_ps, std::memory_order_relaxed);
@@ -302,6 +305,8 @@ void destroy_model(LogicalCore& core, Model* model) {
     ProgramTotals& t = core.unloaded[model->name];
     t.count += model->totals.count;
     t.simulated_ps += model->totals.simulated_ps;
+    t.sbuf_bytes = std::max(t.sbuf_bytes, model->totals.sbuf_bytes);
+    t.psum_bytes = std::max(t.psum_bytes, model->totals.psum_bytes);
   }
   g_runtime->driver->unload(model->image);
   core.models.erase(std::remove(core.models.begin(), core.models.end(), model), core.models.end());
@@ -336,6 +341,10 @@ NRT_STATUS execute(nrt_model_t* handle, const nrt_tensor_set_t* inputs, nrt_tens
 
   const int64_t start_ps = core.simulated_ps.load(std::memory_order_relaxed);
   const chip::LaunchResult result = r.driver->launch(m.image, core.bindings);
+  for (const std::string& w : result.warnings) {
+    // Whoever asks for warnings sees them while the program runs, each once.
+    if (r.warn(w)) std::fprintf(stderr, "trnsim: program '%s': %s\n", m.name.c_str(), w.c_str());
+  }
   status = launch_status(result, core);
   if (status == NRT_SUCCESS || status == NRT_EXEC_COMPLETED_WITH_NUM_ERR) {
     account(core, m, result.stats);

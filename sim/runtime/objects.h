@@ -103,6 +103,7 @@ struct Port {
 struct ProgramTotals {
   int64_t count = 0;
   int64_t simulated_ps = 0;
+  int64_t sbuf_bytes = 0, psum_bytes = 0;  // high water per partition, where programs are checked
 };
 
 struct Model {

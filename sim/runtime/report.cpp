@@ -148,7 +148,10 @@ std::string report_json() {
     const auto count = [&](const std::string& name, const ProgramTotals& p) {
       if (p.count == 0) return;
       programs[name].count += p.count;
-      programs[name].simulated_ps += p.simulated_ps;
+      ProgramTotals& sum = programs[name];
+      sum.simulated_ps += p.simulated_ps;
+      sum.sbuf_bytes = std::max(sum.sbuf_bytes, p.sbuf_bytes);
+      sum.psum_bytes = std::max(sum.psum_bytes, p.psum_bytes);
     };
     for (const auto& [name, p] : core->unloaded) count(name, p);
     for (const Model* m : core->models) count(m->name, m->totals);
@@ -168,8 +171,14 @@ std::string report_json() {
     return a.second.simulated_ps > b.second.simulated_ps;
   });
   json::array list;
-  for (const auto& [name, p] : sorted)
-    list.push_back(json::object{{"name", name}, {"count", p.count}, {"simulated_ns", ns(p.simulated_ps)}});
+  for (const auto& [name, p] : sorted) {
+    json::object row{{"name", name}, {"count", p.count}, {"simulated_ns", ns(p.simulated_ps)}};
+    if (r.settings.check != check::Level::kOff) {
+      row["sbuf_bytes"] = p.sbuf_bytes;
+      row["psum_bytes"] = p.psum_bytes;
+    }
+    list.push_back(std::move(row));
+  }
   o["programs"] = std::move(list);
   o["instructions"] = t.instructions;
 

@@ -43,9 +43,11 @@ bool settings_locked(Settings* out, std::string* error) {
 
 }  // namespace
 
-void Runtime::warn(const std::string& text) {
+bool Runtime::warn(const std::string& text) {
   const std::lock_guard lock(warnings_mutex);
-  if (std::find(warnings.begin(), warnings.end(), text) == warnings.end()) warnings.push_back(text);
+  if (std::find(warnings.begin(), warnings.end(), text) != warnings.end()) return false;
+  warnings.push_back(text);
+  return true;
 }
 
 NRT_STATUS not_ready(const char* function) {
@@ -104,8 +106,10 @@ static NRT_STATUS initialize(nrt_framework_type_t framework) {
   options.run_dir = settings.run_dir;
   options.process_tag = settings.process_tag;
   options.poison = settings.poison;
-  options.make_chip = [config = settings.config, mode = settings.mode, memo = settings.memo] {
+  options.make_chip = [config = settings.config, mode = settings.mode, memo = settings.memo,
+                       check = settings.check] {
     auto chip = chip::make_device(config, mode);
+    if (chip != nullptr && check != check::Level::kOff) chip->set_watcher(check::make_watcher(check, config));
     if (chip != nullptr && !memo) chip->set_memo(false);
     return chip;
   };
@@ -192,7 +196,7 @@ void nrt_close(void) {
   shut_down();
 }
 
-int trnsim_configure(const char* config, const char* overrides, const char* mode) {
+int trnsim_configure(const char* config, const char* overrides, const char* mode, const char* check) {
   const std::lock_guard lock(g_init_mutex);
   if (g_state.load() == State::kInitialized)
     return fail(NRT_INVALID,
@@ -208,6 +212,7 @@ int trnsim_configure(const char* config, const char* overrides, const char* mode
   set(&request.config, config);
   set(&request.overrides, overrides);
   set(&request.mode, mode);
+  set(&request.check, check);
   Settings settings;
   std::string error;
   if (!read_settings(request, &settings, &error)) return fail(NRT_INVALID, error);

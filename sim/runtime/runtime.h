@@ -55,7 +55,7 @@ struct Runtime {
   std::vector<std::string> warnings;
   std::atomic<uint32_t> next_model_id{1};
 
-  void warn(const std::string& text);  // once per text, for the report
+  bool warn(const std::string& text);  // for the report; false when it is there already
 };
 
 enum class State : uint8_t { kUninitialized, kInitialized, kClosed };

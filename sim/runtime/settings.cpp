@@ -73,12 +73,9 @@ bool check_environment(std::string* error) {
     if (!value.empty() && known->values[0] != '\0' && !check_values(name, text, known->values, error))
       return false;
     // Switches of parts that do not exist yet: to accept them would promise an output that never comes.
-    const bool wants_checks = name == "TRNSIM_CHECK" && value != "off";
-    if (!value.empty() && (wants_checks || name == "TRNSIM_TRACE" || name == "TRNSIM_REPORT")) {
-      *error = "not simulated: " + name + "=" + value + ": " +
-               (wants_checks
-                    ? "this version has no checkers; unset it or use off"
-                    : "this version writes no such file; unset it (TRNSIM_JSON writes the report as JSON)");
+    if (!value.empty() && (name == "TRNSIM_TRACE" || name == "TRNSIM_REPORT")) {
+      *error = "not simulated: " + name + "=" + value +
+               ": this version writes no such file; unset it (TRNSIM_JSON writes the report as JSON)";
       return false;
     }
   }
@@ -218,7 +215,7 @@ const std::vector<EnvironmentVariable>& environment_variables() {
       {"TRNSIM_CONFIG", "", "configuration: a built-in name or a file"},
       {"TRNSIM_SET", "", "overrides: a.b=1,c.d=2"},
       {"TRNSIM_MODE", "both|data|time", "what a run computes"},
-      {"TRNSIM_CHECK", "strict|warn|off", "checks of the simulator"},
+      {"TRNSIM_CHECK", "strict|warn|off", "checks of the programs that run: errors, warnings, or none"},
       {"TRNSIM_JSON", "", "file for the report"},
       {"TRNSIM_REPORT", "", "file for the report as a page"},
       {"TRNSIM_TRACE", "", "file for the trace"},
@@ -279,6 +276,13 @@ bool read_settings(const Request& request, Settings* out, std::string* error) {
   if (mode.empty()) mode = "both";
   if (!check_values("mode", mode, "both|data|time", error)) return false;
   s.mode = mode == "both" ? chip::Mode::kBoth : mode == "data" ? chip::Mode::kData : chip::Mode::kTime;
+
+  std::string check = request.check.value_or(env("TRNSIM_CHECK"));
+  if (check.empty()) check = "off";
+  if (!check_values("check", check, "strict|warn|off", error)) return false;
+  s.check = check == "strict" ? check::Level::kStrict
+            : check == "warn" ? check::Level::kWarn
+                              : check::Level::kOff;
 
   const auto& c = s.config;
   s.machine.devices = static_cast<int>(c.instance.chips);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/check/watcher.h"
 #include "sim/chip/device.h"
 #include "sim/config/config.h"
 #include "sim/driver/driver.h"
@@ -25,12 +26,13 @@ const std::vector<EnvironmentVariable>& environment_variables();
 
 // Texts that override the environment; empty optional: keep what the environment says.
 struct Request {
-  std::optional<std::string> config, overrides, mode;
+  std::optional<std::string> config, overrides, mode, check;
 };
 
 struct Settings {
   config::Config config;
   chip::Mode mode = chip::Mode::kBoth;
+  check::Level check = check::Level::kOff;
   driver::MachineSpec machine;
   int logical_core_size = 2;  // physical cores per logical core
   // Cores asked for, in logical cores of the whole machine; count 0: all.

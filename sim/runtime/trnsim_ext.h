@@ -11,10 +11,10 @@ extern "C" {
 #endif
 
 /* Before nrt_init. NULL keeps what an earlier call or the environment (TRNSIM_CONFIG, TRNSIM_SET,
- * TRNSIM_MODE) says; an empty text goes back to the environment. config: a name (trn2, trn3) or a file;
- * overrides: "a.b=1,c.d=2"; mode: "both", "data", "time". Returns NRT_INVALID with the reason in
- * trnsim_last_error(). */
-int trnsim_configure(const char* config, const char* overrides, const char* mode);
+ * TRNSIM_MODE, TRNSIM_CHECK) says; an empty text goes back to the environment. config: a name (trn2, trn3) or a
+ * file; overrides: "a.b=1,c.d=2"; mode: "both", "data", "time"; check: "strict", "warn", "off". Returns
+ * NRT_INVALID with the reason in trnsim_last_error(). */
+int trnsim_configure(const char* config, const char* overrides, const char* mode, const char* check);
 
 /* Text of the newest error on this thread: class, what, where, limit, next step. Never NULL. */
 const char* trnsim_last_error(void);

@@ -17,8 +17,9 @@ ALLOWED = {
     "sim/exec": {"sim/exec", "isa"},
     "sim/cost": {"sim/cost", "sim/config", "isa"},
     "sim/chip": {"sim/chip", "sim/exec", "sim/cost", "sim/config", "isa"},
+    "sim/check": {"sim/check", "sim/chip", "sim/cost", "sim/config", "isa"},
     "sim/driver": {"sim/driver", "sim/chip", "sim/config", "isa"},
-    "sim/runtime": {"sim/runtime", "sim/driver", "sim/chip", "sim/config", "isa"},
+    "sim/runtime": {"sim/runtime", "sim/driver", "sim/check", "sim/chip", "sim/config", "isa"},
     "device_plugin/compiler": {"device_plugin/compiler", "sim/cost", "sim/config", "isa"},
     "device_plugin/nki": {"device_plugin/nki", "device_plugin/compiler", "isa"},
     "device_plugin/aten": {"device_plugin/aten", "device_plugin/compiler", "sim/runtime", "isa"},
@@ -37,7 +38,7 @@ EXTERNAL = {  # pattern -> parts that may use it
 }
 TARGETS = {
     "trnsim_isa": "isa", "trnsim_exec": "sim/exec", "trnsim_config": "sim/config", "trnsim_cost": "sim/cost",
-    "trnsim_chip": "sim/chip", "trnsim_driver": "sim/driver", "trnsim_nrt": "sim/runtime",
+    "trnsim_chip": "sim/chip", "trnsim_check": "sim/check", "trnsim_driver": "sim/driver", "trnsim_nrt": "sim/runtime",
     "trnsim_compiler": "device_plugin/compiler", "trnsim_torch": "device_plugin/aten",
 }  # fmt: skip
 

@@ -18,12 +18,12 @@ namespace {
 // Nothing after a complaint when the configuration is not good.
 std::optional<json::object> load(const std::string& name, const std::string& overrides, int* code) {
   if (trnsim_configure(name.empty() ? nullptr : name.c_str(), overrides.empty() ? nullptr : overrides.c_str(),
-                       nullptr) != NRT_SUCCESS) {
+                       nullptr, nullptr) != NRT_SUCCESS) {
     *code = complain(trnsim_last_error(), kFailed);
     return std::nullopt;
   }
   const std::string text = trnsim_config_json();
-  trnsim_configure("", "", "");
+  trnsim_configure("", "", "", "");
   return json::parse(text).as_object();
 }
 

@@ -77,6 +77,8 @@ void print_report(const std::string& json_text) {
               static_cast<long long>(dma.at("bytes_read").to_number<int64_t>()),
               static_cast<long long>(dma.at("bytes_written").to_number<int64_t>()),
               static_cast<long long>(dma.at("descriptors").to_number<int64_t>()));
+  for (const auto& w : r.at("warnings").as_array())
+    std::cout << "warning         " << w.as_string().c_str() << '\n';
   std::cout << "bound           " << r.at("roofline").as_object().at("bound").as_string().c_str() << '\n';
 }
 
@@ -139,8 +141,9 @@ int run_verb(const Arguments& arguments) {
   po::options_description options("options");
   options.add_options()("file", po::value<std::string>()->required(), "program (.trnp or .trnasm)")(
       "config", po::value<std::string>(), "configuration: name or file")(
-      "set", po::value<Texts>()->composing(), "key=value, repeatable")("mode", po::value<std::string>(),
-                                                                       "both, data or time")(
+      "set", po::value<Texts>()->composing(), "key=value, repeatable")(
+      "mode", po::value<std::string>(), "both, data or time")("check", po::value<std::string>(),
+                                                              "strict, warn or off: checks of the program")(
       "json", po::value<std::string>(), "file for the report; - is the standard output, alone")(
       "input", po::value<Texts>()->composing(), "name=file.npy, repeatable")(
       "output", po::value<Texts>()->composing(), "name=file.npy, repeatable")(
@@ -180,8 +183,8 @@ int run_verb(const Arguments& arguments) {
     return map->count(name) == 0 ? nullptr : (*map)[name].as<std::string>().c_str();
   };
   const std::string mode = map->count("mode") == 0 ? "" : (*map)["mode"].as<std::string>();
-  if (trnsim_configure(text("config"), overrides.empty() ? nullptr : overrides.c_str(), text("mode")) !=
-      NRT_SUCCESS)
+  if (trnsim_configure(text("config"), overrides.empty() ? nullptr : overrides.c_str(), text("mode"),
+                       text("check")) != NRT_SUCCESS)
     return complain(trnsim_last_error(), kUsage);
   NRT_STATUS s = nrt_init(NRT_FRAMEWORK_TYPE_NO_FW, "", "");
   if (s != NRT_SUCCESS) return failed("starting the chip", s);

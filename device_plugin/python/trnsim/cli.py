@@ -51,6 +51,7 @@ def run(
     config: Annotated[str | None, typer.Option(help="Name (trn2, trn3) or file.")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="key=value, repeatable; replaces TRNSIM_SET.")] = None,
     mode: Annotated[str | None, typer.Option(help="both, data or time.")] = None,
+    check: Annotated[str | None, typer.Option(help="strict, warn or off: checks of the programs that run.")] = None,
     json_file: Annotated[
         str | None, typer.Option("--json", help="Write the report to this file; - is the standard output.")
     ] = None,
@@ -65,7 +66,7 @@ def run(
         raise _fail("user error: nothing to run. Give a program file or: trnsim run -- python script.py")
     if Path(command[0]).suffix in PROGRAM_SUFFIXES:
         args = []
-        single = {"--config": config, "--mode": mode, "--json": json_file, "--repeat": repeat}
+        single = {"--config": config, "--mode": mode, "--check": check, "--json": json_file, "--repeat": repeat}
         for name, value in single.items():
             args += [] if value is None else [name, str(value)]
         for name, values in (("--set", set_), ("--input", input_), ("--output", output)):
@@ -76,18 +77,30 @@ def run(
         raise _fail("user error: --input, --output and --repeat go with program files (.trnp, .trnasm), not scripts")
     if json_file == "":
         raise _fail("user error: the name of the file after --json is empty")
-    raise typer.Exit(_run_script(command, config, set_ or [], mode, json_file, quiet))
+    raise typer.Exit(_run_script(command, config, set_ or [], mode, check, json_file, quiet))
 
 
 def _run_script(
-    command: list[str], config: str | None, overrides: list[str], mode: str | None, json_file: str | None, quiet: bool
+    command: list[str],
+    config: str | None,
+    overrides: list[str],
+    mode: str | None,
+    check: str | None,
+    json_file: str | None,
+    quiet: bool,
 ) -> int:
     from rich.console import Console
 
     from trnsim.report_view import ReportError, load_report, print_report
 
     env = dict(os.environ)
-    for name, value in (("TRNSIM_CONFIG", config), ("TRNSIM_SET", ",".join(overrides) or None), ("TRNSIM_MODE", mode)):
+    settings = {
+        "TRNSIM_CONFIG": config,
+        "TRNSIM_SET": ",".join(overrides) or None,
+        "TRNSIM_MODE": mode,
+        "TRNSIM_CHECK": check,
+    }
+    for name, value in settings.items():
         if value is not None:
             env[name] = value
     if json_file is None:

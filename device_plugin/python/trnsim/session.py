@@ -4,6 +4,7 @@ import json
 import time
 
 _MODES = ("both", "data", "time")
+_CHECKS = ("strict", "warn", "off")
 _started = time.monotonic()
 
 
@@ -14,21 +15,24 @@ def _native():
     return _C
 
 
-def configure(config=None, overrides=None, mode=None):
+def configure(config=None, overrides=None, mode=None, check=None):
     """Chooses what is simulated; before the first use of the device.
 
     config: a name (``trn2``, ``trn3``) or a file. overrides: ``{"a.b": 1}`` or ``"a.b=1,c.d=2"``.
-    mode: ``both`` (values and time), ``data`` or ``time``. What is None stays as the environment says.
+    mode: ``both`` (values and time), ``data`` or ``time``. check: ``strict`` (a race or the like in a program is an
+    error), ``warn`` (a warning) or ``off``. What is None stays as the environment says.
     """
     if mode is not None and mode not in _MODES:
         raise ValueError(f"user error: mode {mode!r} is unknown; use one of {', '.join(_MODES)}")
+    if check is not None and check not in _CHECKS:
+        raise ValueError(f"user error: check {check!r} is unknown; use one of {', '.join(_CHECKS)}")
     if overrides is None:
         overrides = ""
     elif hasattr(overrides, "items"):
         overrides = ",".join(f"{key}={value}" for key, value in overrides.items())
     elif not isinstance(overrides, str):
         overrides = ",".join(overrides)
-    _native().configure("" if config is None else str(config), overrides, mode or "")
+    _native().configure("" if config is None else str(config), overrides, mode or "", check or "")
 
 
 def simulated_time_ns(device=None):

@@ -17,7 +17,7 @@ uint32_t visible() {
 }
 
 // The counts are read from the environment until nrt_init; configure with nothing makes it look again.
-void refresh() { REQUIRE(trnsim_configure(nullptr, nullptr, nullptr) == NRT_SUCCESS); }
+void refresh() { REQUIRE(trnsim_configure(nullptr, nullptr, nullptr, nullptr) == NRT_SUCCESS); }
 
 NRT_STATUS init_with(const Environment& env) {
   EnvironmentGuard guard(env);
@@ -100,22 +100,22 @@ TEST_CASE("wrong names and values of variables are errors that say the right one
 }
 
 TEST_CASE("configure before init, not after, and wrong values leave the old ones") {
-  CHECK(trnsim_configure("nowhere", nullptr, nullptr) == NRT_INVALID);
-  CHECK(trnsim_configure(nullptr, "a.b=1", nullptr) == NRT_INVALID);
-  CHECK(trnsim_configure(nullptr, nullptr, "fast") == NRT_INVALID);
-  REQUIRE(trnsim_configure("trn3", "chip.hbm_capacity_gib=64", "time") == NRT_SUCCESS);
+  CHECK(trnsim_configure("nowhere", nullptr, nullptr, nullptr) == NRT_INVALID);
+  CHECK(trnsim_configure(nullptr, "a.b=1", nullptr, nullptr) == NRT_INVALID);
+  CHECK(trnsim_configure(nullptr, nullptr, "fast", nullptr) == NRT_INVALID);
+  REQUIRE(trnsim_configure("trn3", "chip.hbm_capacity_gib=64", "time", "warn") == NRT_SUCCESS);
   const std::string json = trnsim_config_json();
   CHECK(json.rfind("{\"target\": \"trn3\", \"mode\": \"time\"", 0) == 0);
   {
     Session session;
-    CHECK(trnsim_configure("trn2", nullptr, nullptr) == NRT_INVALID);
+    CHECK(trnsim_configure("trn2", nullptr, nullptr, nullptr) == NRT_INVALID);
     CHECK(error_has("after nrt_init"));
     nrt_instance_info_t info{};
     REQUIRE(nrt_get_instance_info(&info, sizeof info) == NRT_SUCCESS);
     CHECK(info.family == NRT_INSTANCE_TRN3);
     CHECK(std::string(info.arch_name) == "trn3");
   }
-  REQUIRE(trnsim_configure("", "", "") == NRT_SUCCESS);
+  REQUIRE(trnsim_configure("", "", "", "") == NRT_SUCCESS);
 }
 
 TEST_CASE("version and status texts") {

@@ -133,6 +133,7 @@ class Chip : public chip::Device {
 
   void reset_core(int) override { ++resets; }
   void set_memo(bool) override {}
+  void set_watcher(std::shared_ptr<const chip::Watcher>) override {}
 
  private:
   chip::Mode mode_;

@@ -1,0 +1,370 @@
+#include "sim/check/checker.h"
+
+#include <algorithm>
+
+#include "isa/table.h"
+
+namespace trnsim::check {
+
+using isa::Engine;
+using isa::ErrorClass;
+using isa::Instruction;
+using isa::Opcode;
+using isa::Space;
+
+namespace {
+
+// A run whose order can be decided only at its end is kept as a list; a longer one is not checked.
+constexpr size_t kMaxLogged = size_t{1} << 23;
+
+Use use_of(const Instruction& i, isa::Role role) {
+  if (role == isa::Role::kRead) return Use::kRead;
+  if (role == isa::Role::kWrite) return Use::kWrite;
+  return i.opcode == Opcode::kMultiplyMoving ? Use::kAccumulate : Use::kUpdate;
+}
+
+Operand operand_of(const isa::Access& a, Use use, OperandName name) {
+  Operand o;
+  o.region = region_of(a);
+  o.space = a.space;
+  o.address_register = a.address_register;
+  o.element_bytes = static_cast<uint8_t>(isa::dtype_bytes(a.dtype));
+  o.use = use;
+  o.name = name;
+  o.tensor = a.tensor;
+  if (a.space != Space::kHbm) {
+    o.first_partition = a.start_partition;
+    o.end_partition = static_cast<uint16_t>(a.start_partition + a.num_partitions);
+  }
+  return o;
+}
+
+// Reads first, as the instruction has them before it writes.
+template <typename Fn>
+void each_operand(const Instruction& i, Fn&& fn) {
+  const isa::Row& r = isa::row(i.opcode);
+  const auto slot = [&](isa::Slot s, OperandName n) {
+    if (r.operand(s).role == isa::Role::kNone || !isa::operand(i, s).present()) return;
+    Operand o = operand_of(isa::operand(i, s), use_of(i, isa::operand_role(i, s)), n);
+    o.indexed = (i.opcode == Opcode::kDmaGather && n == OperandName::kSrc0) ||
+                (i.opcode == Opcode::kDmaScatter && n == OperandName::kDst);
+    fn(o);
+  };
+  slot(isa::Slot::kSrc0, OperandName::kSrc0);
+  slot(isa::Slot::kSrc1, OperandName::kSrc1);
+  if (r.uses(isa::kFieldImm0) && i.imm0.kind == isa::ScalarOperand::Kind::kPointer)
+    fn(operand_of(i.imm0.pointer, Use::kRead, OperandName::kImm0));
+  if (r.uses(isa::kFieldImm1) && i.imm1.kind == isa::ScalarOperand::Kind::kPointer)
+    fn(operand_of(i.imm1.pointer, Use::kRead, OperandName::kImm1));
+  slot(isa::Slot::kDst, OperandName::kDst);
+  slot(isa::Slot::kAux, OperandName::kAux);
+}
+
+bool touches_memory(const Instruction& i) {
+  return !i.is_control() || i.opcode == Opcode::kRegLoad || i.opcode == Opcode::kRegStore;
+}
+
+// Registers whose values an instruction needs to be checked later.
+template <typename Fn>
+void each_register(const Instruction& i, Fn&& fn) {
+  for (int w = 0; w < i.sync.num_waits; ++w) {
+    if (i.sync.waits[w].value_register != isa::kNoRegister) fn(i.sync.waits[w].value_register);
+  }
+  if (!touches_memory(i)) return;
+  for (const isa::Access* a : {&i.dst, &i.src0, &i.src1, &i.aux, &i.imm0.pointer, &i.imm1.pointer}) {
+    if (a->present() && a->address_register != isa::kNoRegister) fn(a->address_register);
+  }
+}
+
+int64_t threshold_of(const isa::SemWait& w, const chip::RegisterView& registers) {
+  return w.value + (w.value_register == isa::kNoRegister ? int64_t{0} : registers.values[w.value_register]);
+}
+
+}  // namespace
+
+const char* name(OperandName n) {
+  static const char* const kNames[] = {"dst", "src0", "src1", "aux", "imm0", "imm1"};
+  return kNames[static_cast<int>(n)];
+}
+
+Options options_of(const config::Config& config) {
+  Options o;
+  o.sbuf_bytes = config.memory.sbuf_bytes_per_partition;
+  o.psum_bytes = config.memory.psum_bytes_per_partition;
+  const auto generation = isa::generation_from_target(config.chip.generation);
+  o.accumulates_anything = generation && *generation >= isa::Generation::kTrn3;
+  o.one_bank = generation && isa::limits(*generation).matmul_output_in_one_bank;
+  o.ring_transfers = config.dma.queue_depth;
+  return o;
+}
+
+Checker::Checker(const isa::Program& program, Options options)
+    : program_(program),
+      options_(std::move(options)),
+      sbuf_(options_.sbuf_bytes, true, this, &was_read_),
+      psum_(options_.psum_bytes, options_.accumulates_anything, this, &was_read_),
+      hbm_(program, options_.tensors, this) {
+  order_.begin(program);
+  deferred_ = order_.any_shared_wait();
+  for (size_t e = 0; e < program.streams.size(); ++e) {
+    was_read_[e].assign(program.streams[e].size(), 0);
+    wrote_[e].assign(program.streams[e].size(), 0);
+  }
+}
+
+Checker::~Checker() = default;
+
+bool Checker::issue(Engine engine, uint32_t index, const chip::RegisterView& registers) {
+  // A stream without a halt ends at its end.
+  if (index >= program_.streams[static_cast<size_t>(engine)].size()) return true;
+  if (!moves_on(engine, index, registers)) return false;
+  if (deferred_) {
+    log(engine, index, registers);
+  } else {
+    process(engine, index, registers, 0);
+  }
+  return true;
+}
+
+// False when the stream will never end, or has used up its budget.
+bool Checker::moves_on(Engine engine, uint32_t index, const chip::RegisterView& registers) {
+  Progress& p = progress_[static_cast<size_t>(engine)];
+  const bool backward = index <= p.last_index && p.instructions > 0;
+  p.last_index = index;
+  if (++p.instructions > options_.instruction_budget) {
+    Epoch self;
+    self.engine = static_cast<uint8_t>(engine);
+    self.index = index;
+    stop_reason_ = "user error: endless loop: " + label(self) + " is still running after " +
+                   std::to_string(options_.instruction_budget) +
+                   " instructions of its stream, the budget; check the loop count";
+    stopped_ = true;
+    return false;
+  }
+  const Opcode opcode = program_.streams[static_cast<size_t>(engine)][index].opcode;
+  if (opcode == Opcode::kRegLoad) p.loaded = true;
+  if (!backward) return true;
+  if (index == p.saved_index && !p.loaded && std::equal(p.saved.begin(), p.saved.end(), registers.values)) {
+    Epoch self;
+    self.engine = static_cast<uint8_t>(engine);
+    self.index = index;
+    stop_reason_ =
+        "user error: endless loop: the stream comes back to " + label(self) +
+        " with the same registers, so it never ends; let its branch test something that the loop changes";
+    stopped_ = true;
+    return false;
+  }
+  // Brent: compare with a state that is renewed at doubling distances.
+  if (++p.jumps >= p.save_at || index < p.saved_index) {
+    p.save_at = p.jumps * 2;
+    p.saved_index = index;
+    p.loaded = false;
+    std::copy_n(registers.values, isa::kNumRegisters, p.saved.begin());
+  }
+  return true;
+}
+
+void Checker::log(Engine engine, uint32_t index, const chip::RegisterView& registers) {
+  if (log_.size() >= kMaxLogged) {
+    report_.unchecked =
+        "not simulated: the program shares semaphores between streams and runs for more than " +
+        std::to_string(kMaxLogged) + " instructions; its order was not checked";
+    return;
+  }
+  log_.push_back({static_cast<uint8_t>(engine), index, static_cast<uint32_t>(logged_registers_.size())});
+  each_register(program_.streams[static_cast<size_t>(engine)][index], [&](uint8_t r) {
+    logged_registers_.push_back({r, registers.known(r), registers.values[r]});
+  });
+}
+
+// The logged run again, now that its whole order is known.
+void Checker::replay() {
+  std::array<std::array<int32_t, isa::kNumRegisters>, isa::kNumEngines> values{};
+  std::array<uint64_t, isa::kNumEngines> unknown{};
+  const auto view = [&](const Logged& l) {
+    size_t n = l.registers;
+    each_register(program_.streams[l.engine][l.index], [&](uint8_t) {
+      const LoggedRegister& r = logged_registers_[n++];
+      values[l.engine][r.reg] = r.value;
+      const uint64_t bit = uint64_t{1} << r.reg;
+      unknown[l.engine] = r.known ? unknown[l.engine] & ~bit : unknown[l.engine] | bit;
+    });
+    return chip::RegisterView{values[l.engine].data(), unknown[l.engine]};
+  };
+  std::vector<SharedSemaphores::Event> events;
+  events.reserve(log_.size());
+  for (const Logged& l : log_) {
+    const Instruction& i = program_.streams[l.engine][l.index];
+    const chip::RegisterView registers = view(l);
+    SharedSemaphores::Event e;
+    e.engine = l.engine;
+    e.agent = order_.agent_of(i, static_cast<Engine>(l.engine));
+    e.num_waits = i.sync.num_waits;
+    for (size_t w = 0; w < e.num_waits; ++w)
+      e.waits[w] = {i.sync.waits[w].semaphore, threshold_of(i.sync.waits[w], registers)};
+    e.update = i.sync.update;
+    e.update_semaphore = i.sync.update_semaphore;
+    e.update_value = i.is_dma() ? isa::kDmaCompletionIncrement : i.sync.update_value;
+    events.push_back(e);
+  }
+  shared_ = std::make_unique<SharedSemaphores>();
+  shared_->solve(events, order_);
+  for (size_t n = 0; n < log_.size(); ++n) {
+    process(static_cast<Engine>(log_[n].engine), log_[n].index, view(log_[n]), n);
+  }
+}
+
+void Checker::process(Engine engine, uint32_t index, const chip::RegisterView& registers, size_t event) {
+  const Instruction& i = program_.streams[static_cast<size_t>(engine)][index];
+  for (int w = 0; w < i.sync.num_waits; ++w) {
+    const isa::SemWait& wait = i.sync.waits[w];
+    if (order_.counted(wait.semaphore)) {
+      order_.wait(engine, wait.semaphore, threshold_of(wait, registers));
+    } else if (shared_ != nullptr) {
+      const auto& list = shared_->of(event, w);
+      order_.wait(engine, wait.semaphore, list.data(), list.size());
+    }
+  }
+  const Epoch self = order_.start(engine, index, order_.agent_of(i, engine));
+  if (touches_memory(i)) {
+    if (i.is_dma() && i.dge == isa::DgeMode::kStatic) check_ring(i, self);
+    touch(i, self, registers);
+  }
+  if (i.sync.update == isa::SemOp::kNone) return;
+  order_.update(self, i.sync.update_semaphore, i.sync.update, i.sync.update_value);
+  const int64_t value = order_.value(i.sync.update_semaphore);
+  if ((value > INT32_MAX || value < INT32_MIN) && is_new(Kind::kSemaphoreOverflow, self, self)) {
+    add(Kind::kSemaphoreOverflow, ErrorClass::kIllegalOnHardware,
+        "semaphore overflow: " + label(self) + " takes semaphore " + std::to_string(i.sync.update_semaphore) +
+            " to " + std::to_string(value) +
+            ", a semaphore holds 32 bits with sign; reset it between the parts of the program, or "
+            "count in larger steps");
+  }
+}
+
+void Checker::touch(const Instruction& i, const Epoch& self, const chip::RegisterView& registers) {
+  Access a;
+  a.self = self;
+  a.engine = static_cast<Engine>(self.engine);
+  a.matmul = i.opcode == Opcode::kMultiplyMoving;
+  a.order = &order_;
+  each_operand(i, [&](const Operand& o) {
+    a.operand = &o;
+    int64_t move = 0;
+    if (o.address_register != isa::kNoRegister) {
+      if (!registers.known(o.address_register)) {
+        report_.unchecked =
+            "not simulated: the address of " + std::string(name(o.name)) + " of " + label(self) +
+            " was loaded from memory, which a timing-only run does not have; its accesses were not "
+            "checked, run with mode 'both'";
+        return;
+      }
+      move = registers.values[o.address_register];
+      if (!in_bounds(a, move)) return;
+    }
+    if (o.space == Space::kHbm) {
+      hbm_.touch(a, move);
+      return;
+    }
+    if (writes(o.use)) wrote_[self.engine][self.index] = 1;
+    (o.space == Space::kSbuf ? sbuf_ : psum_).touch(a, move);
+  });
+  // What leaves SBUF and PSUM is somebody else's to read.
+  if (i.dst.space == Space::kHbm) was_read_[self.engine][self.index] = 1;
+}
+
+// The validator knows the other addresses.
+bool Checker::in_bounds(const Access& a, int64_t move) {
+  const Operand& o = *a.operand;
+  const int64_t lo = o.region.lo + move, hi = lo + o.region.span;
+  const bool on_hbm = o.space == Space::kHbm;
+  const int64_t limit = on_hbm                    ? static_cast<int64_t>(program_.tensors[o.tensor].bytes)
+                        : o.space == Space::kSbuf ? options_.sbuf_bytes
+                                                  : options_.psum_bytes;
+  const auto what = [&] {
+    return label(a.self) + ": " + name(o.name) + " with r" + std::to_string(o.address_register) + " = " +
+           std::to_string(move);
+  };
+  if (lo < 0 || hi > limit) {
+    if (is_new(Kind::kOutOfBounds, a.self, a.self)) {
+      add(Kind::kOutOfBounds, ErrorClass::kIllegalOnHardware,
+          "out of bounds: " + what() + " touches bytes " + std::to_string(lo) + " to " +
+              std::to_string(hi - 1) + " of " +
+              (on_hbm                    ? "tensor '" + program_.tensors[o.tensor].name + "'"
+               : o.space == Space::kSbuf ? "an SBUF partition"
+                                         : "a PSUM partition") +
+              ", which has " + std::to_string(limit) +
+              " bytes; correct the offset, the step of the register or the loop count");
+    }
+    return false;
+  }
+  if (move % o.element_bytes != 0 && is_new(Kind::kMisaligned, a.self, a.self)) {
+    add(Kind::kMisaligned, ErrorClass::kIllegalOnHardware,
+        "misaligned: " + what() + " starts at byte " + std::to_string(lo) + ", its elements have " +
+            std::to_string(o.element_bytes) + " bytes; the address must be a multiple of them");
+  }
+  if (o.space == Space::kPsum && options_.one_bank && a.engine == Engine::kTensor && writes(o.use) &&
+      lo / isa::kPsumBankBytes != (hi - 1) / isa::kPsumBankBytes && is_new(Kind::kBank, a.self, a.self)) {
+    add(Kind::kBank, ErrorClass::kIllegalOnHardware,
+        "PSUM bank: " + what() + " covers bytes " + std::to_string(lo) + " to " + std::to_string(hi - 1) +
+            ", across a border between banks of " + std::to_string(isa::kPsumBankBytes) +
+            " bytes; a result of the tensor engine lies in one bank");
+  }
+  return true;
+}
+
+// Nothing holds a trigger of prebuilt descriptors back: the program must not queue more than the ring takes.
+void Checker::check_ring(const Instruction& i, const Epoch& self) {
+  const int64_t in_flight =
+      int64_t{self.clock} - int64_t{order_.clock(static_cast<Engine>(self.engine))[self.agent]};
+  if (in_flight <= options_.ring_transfers || !is_new(Kind::kRingOverflow, self, self)) return;
+  add(Kind::kRingOverflow, ErrorClass::kIllegalOnHardware,
+      "descriptor ring overflow: " + label(self) + " queues transfer " + std::to_string(in_flight) +
+          " without a wait for the ones before it, the ring of queue " + std::to_string(i.queue) + " holds " +
+          std::to_string(options_.ring_transfers) +
+          " (dma.queue_depth); wait for earlier transfers, or use more queues");
+}
+
+void Checker::tell_never_read() {
+  for (uint8_t e = 0; e < isa::kNumEngines; ++e) {
+    for (uint32_t n = 0; n < wrote_[e].size(); ++n) {
+      if (wrote_[e][n] == 0 || was_read_[e][n] != 0) continue;
+      Epoch self;
+      self.engine = e;
+      self.index = n;
+      const Instruction& i = program_.streams[e][n];
+      const Operand o = operand_of(i.dst.present() ? i.dst : i.aux, Use::kWrite, OperandName::kDst);
+      add(Kind::kNeverRead, ErrorClass::kUserError,
+          "never read: nothing reads what " + label(self) + " writes to " +
+              where(o, {o.region.lo, o.region.lo + o.region.span, o.first_partition, o.end_partition}) +
+              "; remove it, or correct the operand that should read it");
+    }
+  }
+}
+
+Report Checker::finish(bool complete) {
+  if (deferred_ && report_.unchecked.empty()) replay();
+  for (const auto& [key, early] : too_early_) {
+    add(Kind::kUnwritten, ErrorClass::kUserError,
+        "uninitialised read: " + label(early.reader) + " reads " + name(early.operand.name) + ", " +
+            where(early.operand, early.place) +
+            ", which nothing in this program has written; write it first, or correct the operand");
+  }
+  too_early_.clear();
+  if (complete && report_.unchecked.empty()) tell_never_read();
+  report_.sbuf_high_water = sbuf_.high_water();
+  report_.psum_high_water = psum_.high_water();
+  return std::move(report_);
+}
+
+bool Checker::is_new(Kind kind, const Epoch& a, const Epoch& b) {
+  if (report_.findings.size() >= kMaxFindings) return false;
+  return told_.insert({kind, {{a.engine, a.index}, {b.engine, b.index}}}).second;
+}
+
+void Checker::add(Kind kind, ErrorClass error_class, const std::string& text) {
+  if (report_.findings.size() >= kMaxFindings) return;
+  report_.findings.push_back({kind, error_class, std::string(isa::name(error_class)) + ": " + text});
+}
+
+}  // namespace trnsim::check

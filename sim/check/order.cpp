@@ -1,0 +1,179 @@
+#include "sim/check/order.h"
+
+#include <algorithm>
+
+namespace trnsim::check {
+
+namespace {
+// Updates of one semaphore that are kept. An older one is known to everybody who still waits for it, or the
+// waiter was that far behind that its data is gone from every buffer.
+constexpr size_t kKeptUpdates = size_t{1} << 16;
+}  // namespace
+
+void Order::begin(const isa::Program& program) {
+  *this = Order();
+  agents_ = isa::kNumEngines;
+  for (auto& row : dma_agent_) row.fill(kNoAgent);
+  for (int e = 0; e < isa::kNumEngines; ++e) issuer_[static_cast<size_t>(e)] = static_cast<uint8_t>(e);
+  for (size_t e = 0; e < program.streams.size(); ++e) {
+    for (const isa::Instruction& i : program.streams[e]) {
+      if (!i.is_dma() || i.queue >= isa::kNumDmaQueues || dma_agent_[e][i.queue] != kNoAgent) continue;
+      issuer_[static_cast<size_t>(agents_)] = static_cast<uint8_t>(e);
+      dma_agent_[e][i.queue] = static_cast<uint8_t>(agents_++);
+    }
+  }
+  lanes_ = (agents_ + 7) / 8 * 8;
+  completed_.assign(static_cast<size_t>(agents_), Clock{});
+  for (size_t e = 0; e < program.streams.size(); ++e) {
+    for (const isa::Instruction& i : program.streams[e]) {
+      if (i.sync.update == isa::SemOp::kNone) continue;
+      Counter& c = counters_[i.sync.update_semaphore];
+      const uint8_t agent = agent_of(i, static_cast<isa::Engine>(e));
+      const bool adds = i.sync.update == isa::SemOp::kAdd && (i.is_dma() || i.sync.update_value >= 0);
+      if (c.kind == Kind::kUnused) {
+        c.kind = Kind::kCounted;
+        c.agent = agent;
+        c.issuer = static_cast<uint8_t>(e);
+      }
+      if (!adds || c.agent != agent) c.kind = Kind::kShared;
+    }
+  }
+  for (Counter& c : counters_) {
+    if (c.kind == Kind::kShared) c.by_agent.resize(static_cast<size_t>(agents_));
+  }
+  for (const auto& stream : program.streams) {
+    for (const isa::Instruction& i : stream) {
+      for (int w = 0; w < i.sync.num_waits; ++w) {
+        any_shared_wait_ = any_shared_wait_ || counters_[i.sync.waits[w].semaphore].kind == Kind::kShared;
+      }
+    }
+  }
+}
+
+void Order::join(isa::Engine engine, const Clock& other) {
+  Clock& own = clocks_[static_cast<size_t>(engine)];
+  for (int a = 0; a < lanes_; ++a)
+    own[static_cast<size_t>(a)] = std::max(own[static_cast<size_t>(a)], other[static_cast<size_t>(a)]);
+}
+
+void Order::wait(isa::Engine engine, uint8_t semaphore, int64_t threshold) {
+  const Counter& c = counters_[semaphore];
+  if (threshold <= 0 || c.entries.empty()) return;
+  const auto found = std::lower_bound(c.entries.begin(), c.entries.end(), threshold,
+                                      [](const Entry& e, int64_t v) { return e.total < v; });
+  if (found == c.entries.end()) return;
+  if (found == c.entries.begin() && c.dropped_entries > 0) return;
+  Clock& own = clocks_[static_cast<size_t>(engine)];
+  // Whoever knows the update knows what lies behind it.
+  if (own[c.agent] >= found->self) return;
+  join(engine, c.snapshots[found->snapshot - c.dropped_snapshots]);
+  own[c.agent] = std::max(own[c.agent], found->self);
+  own[c.issuer] = std::max(own[c.issuer], found->issuer);
+  ++version_[static_cast<size_t>(engine)];
+}
+
+void Order::wait(isa::Engine engine, uint8_t semaphore, const Guarantee* list, size_t n) {
+  const Counter& c = counters_[semaphore];
+  for (size_t g = 0; g < n; ++g) {
+    const auto& clocks = c.by_agent[list[g].agent];
+    if (list[g].count == 0 || list[g].count > clocks.size()) continue;
+    join(engine, clocks[list[g].count - 1]);
+    ++version_[static_cast<size_t>(engine)];
+  }
+}
+
+Epoch Order::start(isa::Engine engine, uint32_t index, uint8_t agent) {
+  const auto e = static_cast<size_t>(engine);
+  const uint32_t own = ++clocks_[e][e];
+  Epoch self;
+  self.index = index;
+  self.engine = static_cast<uint8_t>(engine);
+  self.agent = agent;
+  self.clock = own;
+  if (is_engine(agent)) return self;
+  self.clock = ++issued_[agent];
+  Clock& done = completed_[agent];
+  if (seen_version_[agent] != version_[e]) {
+    for (int a = 0; a < lanes_; ++a)
+      done[static_cast<size_t>(a)] =
+          std::max(done[static_cast<size_t>(a)], clocks_[e][static_cast<size_t>(a)]);
+    seen_version_[agent] = version_[e];
+    ++version_[agent];
+  }
+  done[e] = own;
+  done[agent] = self.clock;
+  return self;
+}
+
+void Order::update(const Epoch& self, uint8_t semaphore, isa::SemOp op, int32_t value) {
+  Counter& c = counters_[semaphore];
+  const bool dma = !is_engine(self.agent);
+  const Clock& after = dma ? completed_[self.agent] : clocks_[self.engine];
+  if (op == isa::SemOp::kAdd) {
+    c.value += dma ? isa::kDmaCompletionIncrement : value;
+  } else {
+    c.value = op == isa::SemOp::kSubtract ? c.value - value : value;
+  }
+  if (c.kind == Kind::kShared) {
+    if (any_shared_wait_) c.by_agent[self.agent].push_back(after);
+    return;
+  }
+  const uint64_t version = version_[self.agent];
+  if (c.snapshots.empty() || c.version != version) {
+    c.snapshots.push_back(after);
+    c.version = version;
+  }
+  Entry entry;
+  entry.total = c.value;
+  entry.self = self.clock;
+  entry.issuer = after[self.engine];
+  entry.snapshot = c.dropped_snapshots + static_cast<uint32_t>(c.snapshots.size()) - 1;
+  c.entries.push_back(entry);
+  if (c.entries.size() >= 2 * kKeptUpdates) forget_old(c);
+}
+
+void Order::forget_old(Counter& c) {
+  const size_t drop = c.entries.size() - kKeptUpdates;
+  c.entries.erase(c.entries.begin(), c.entries.begin() + static_cast<int64_t>(drop));
+  c.dropped_entries += drop;
+  const uint32_t first = c.entries.front().snapshot;
+  c.snapshots.erase(c.snapshots.begin(), c.snapshots.begin() + (first - c.dropped_snapshots));
+  c.dropped_snapshots = first;
+}
+
+uint32_t Order::known_to_all(uint8_t agent, uint8_t engines) const {
+  uint32_t least = UINT32_MAX;
+  for (size_t e = 0; e < clocks_.size(); ++e) {
+    if (engines >> e & 1) least = std::min(least, clocks_[e][agent]);
+  }
+  return least;
+}
+
+Order::Signal Order::signal_of(const Epoch& e) const {
+  Signal best;
+  uint32_t best_clock = UINT32_MAX;
+  for (size_t s = 0; s < counters_.size(); ++s) {
+    const Counter& c = counters_[s];
+    if (c.kind != Kind::kCounted || c.agent != e.agent) continue;
+    const auto found = std::lower_bound(c.entries.begin(), c.entries.end(), e.clock,
+                                        [](const Entry& x, uint32_t v) { return x.self < v; });
+    if (found == c.entries.end() || found->self >= best_clock) continue;
+    best_clock = found->self;
+    best = {true, found->self == e.clock, static_cast<uint8_t>(s), found->total};
+  }
+  return best;
+}
+
+int64_t Order::updates_between(uint8_t agent, uint32_t clock, uint32_t until) const {
+  int64_t most = 0;
+  for (const Counter& c : counters_) {
+    if (c.kind != Kind::kCounted || c.agent != agent) continue;
+    const auto less = [](const Entry& x, uint32_t v) { return x.self <= v; };
+    const auto from = std::lower_bound(c.entries.begin(), c.entries.end(), clock, less);
+    const auto to = std::lower_bound(c.entries.begin(), c.entries.end(), until, less);
+    most = std::max<int64_t>(most, to - from);
+  }
+  return most;
+}
+
+}  // namespace trnsim::check

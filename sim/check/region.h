@@ -1,0 +1,56 @@
+// The bytes that an operand touches, exactly: a run repeated in a box of strides.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "isa/access.h"
+
+namespace trnsim::check {
+
+// Strides descend, are larger than what lies inside them unless the pattern itself overlaps, and are in bytes.
+// In SBUF and PSUM the region is that of one partition.
+struct Region {
+  int64_t lo = 0;    // first byte, in the partition or the tensor; an address register adds to it
+  int64_t span = 0;  // bytes from the first to the end of the last
+  int64_t run = 0;
+  int dims = 0;
+  std::array<int64_t, isa::kMaxDims> stride{};
+  std::array<int64_t, isa::kMaxDims> size{};
+
+  bool dense() const { return dims == 0; }
+  int64_t runs() const {
+    int64_t n = 1;
+    for (int d = 0; d < dims; ++d) n *= size[d];
+    return n;
+  }
+};
+
+Region region_of(const isa::Access& a);
+
+// True when the two, moved by the given bytes, have a byte in common.
+bool overlap(const Region& a, int64_t move_a, const Region& b, int64_t move_b);
+
+// Calls fn(first byte, end) for every run, ascending in every dim.
+template <typename Fn>
+void for_each_run(const Region& r, int64_t move, Fn&& fn) {
+  int64_t at = r.lo + move;
+  if (r.dims == 0) {
+    fn(at, at + r.run);
+    return;
+  }
+  std::array<int64_t, isa::kMaxDims> index{};
+  for (;;) {
+    fn(at, at + r.run);
+    int d = r.dims - 1;
+    for (; d >= 0; --d) {
+      at += r.stride[d];
+      if (++index[d] < r.size[d]) break;
+      at -= r.stride[d] * r.size[d];
+      index[d] = 0;
+    }
+    if (d < 0) return;
+  }
+}
+
+}  // namespace trnsim::check
