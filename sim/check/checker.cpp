@@ -238,7 +238,8 @@ void Checker::process(Engine engine, uint32_t index, const chip::RegisterView& r
         "semaphore overflow: " + label(self) + " takes semaphore " + std::to_string(i.sync.update_semaphore) +
             " to " + std::to_string(value) +
             ", a semaphore holds 32 bits with sign; reset it between the parts of the program, or "
-            "count in larger steps");
+            "count in larger steps",
+        self);
   }
 }
 
@@ -294,21 +295,24 @@ bool Checker::in_bounds(const Access& a, int64_t move) {
                : o.space == Space::kSbuf ? "an SBUF partition"
                                          : "a PSUM partition") +
               ", which has " + std::to_string(limit) +
-              " bytes; correct the offset, the step of the register or the loop count");
+              " bytes; correct the offset, the step of the register or the loop count",
+          a.self);
     }
     return false;
   }
   if (move % o.element_bytes != 0 && is_new(Kind::kMisaligned, a.self, a.self)) {
     add(Kind::kMisaligned, ErrorClass::kIllegalOnHardware,
         "misaligned: " + what() + " starts at byte " + std::to_string(lo) + ", its elements have " +
-            std::to_string(o.element_bytes) + " bytes; the address must be a multiple of them");
+            std::to_string(o.element_bytes) + " bytes; the address must be a multiple of them",
+        a.self);
   }
   if (o.space == Space::kPsum && options_.one_bank && a.engine == Engine::kTensor && writes(o.use) &&
       lo / isa::kPsumBankBytes != (hi - 1) / isa::kPsumBankBytes && is_new(Kind::kBank, a.self, a.self)) {
     add(Kind::kBank, ErrorClass::kIllegalOnHardware,
         "PSUM bank: " + what() + " covers bytes " + std::to_string(lo) + " to " + std::to_string(hi - 1) +
             ", across a border between banks of " + std::to_string(isa::kPsumBankBytes) +
-            " bytes; a result of the tensor engine lies in one bank");
+            " bytes; a result of the tensor engine lies in one bank",
+        a.self);
   }
   return true;
 }
@@ -322,7 +326,8 @@ void Checker::check_ring(const Instruction& i, const Epoch& self) {
       "descriptor ring overflow: " + label(self) + " queues transfer " + std::to_string(in_flight) +
           " without a wait for the ones before it, the ring of queue " + std::to_string(i.queue) + " holds " +
           std::to_string(options_.ring_transfers) +
-          " (dma.queue_depth); wait for earlier transfers, or use more queues");
+          " (dma.queue_depth); wait for earlier transfers, or use more queues",
+      self);
 }
 
 void Checker::tell_never_read() {
@@ -337,7 +342,8 @@ void Checker::tell_never_read() {
       add(Kind::kNeverRead, ErrorClass::kUserError,
           "never read: nothing reads what " + label(self) + " writes to " +
               where(o, {o.region.lo, o.region.lo + o.region.span, o.first_partition, o.end_partition}) +
-              "; remove it, or correct the operand that should read it");
+              "; remove it, or correct the operand that should read it",
+          self);
     }
   }
 }
@@ -348,10 +354,12 @@ Report Checker::finish(bool complete) {
     add(Kind::kUnwritten, ErrorClass::kUserError,
         "uninitialised read: " + label(early.reader) + " reads " + name(early.operand.name) + ", " +
             where(early.operand, early.place) +
-            ", which nothing in this program has written; write it first, or correct the operand");
+            ", which nothing in this program has written; write it first, or correct the operand",
+        early.reader);
   }
   too_early_.clear();
   if (complete && report_.unchecked.empty()) tell_never_read();
+  sort_finds();
   report_.sbuf_high_water = sbuf_.high_water();
   report_.psum_high_water = psum_.high_water();
   return std::move(report_);
@@ -362,9 +370,14 @@ bool Checker::is_new(Kind kind, const Epoch& a, const Epoch& b) {
   return told_.insert({kind, {{a.engine, a.index}, {b.engine, b.index}}}).second;
 }
 
-void Checker::add(Kind kind, ErrorClass error_class, const std::string& text) {
+void Checker::add(Kind kind, ErrorClass error_class, const std::string& text, const Epoch& a, const Epoch& b,
+                  bool between_writes) {
   if (report_.findings.size() >= kMaxFindings) return;
-  report_.findings.push_back({kind, error_class, std::string(isa::name(error_class)) + ": " + text});
+  report_.findings.push_back({kind,
+                              error_class,
+                              std::string(isa::name(error_class)) + ": " + text,
+                              between_writes,
+                              {{{a.engine, a.index}, {b.engine, b.index}}}});
 }
 
 }  // namespace trnsim::check

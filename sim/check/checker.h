@@ -57,7 +57,9 @@ enum class Kind : uint8_t {
 struct Finding {
   Kind kind = Kind::kRace;
   isa::ErrorClass error_class = isa::ErrorClass::kUserError;
-  std::string message;  // complete: class, what, where, limit, next step
+  std::string message;          // complete: class, what, where, limit, next step
+  bool between_writes = false;  // a race of two writes
+  std::array<std::pair<uint8_t, uint32_t>, 2> instructions{};  // engine and index of those it is about
 };
 
 struct Report {
@@ -115,7 +117,7 @@ class Checker : public chip::Observer, private Finds {
   void check_ring(const isa::Instruction& i, const Epoch& self);
   void tell_never_read();
 
-  void race(const Access& a, const Epoch& other, Use other_use, const Place& place) override;
+  void race(const Access& a, const Epoch& other, Use other_use, Meant meant, const Place& place) override;
   void unwritten(const Access& a, const Place& place) override;
   void other_buffer(const Access& a, const Epoch& writer, uint32_t buffer, const Place& place) override;
   void accumulates_on_other(const Access& a, const Epoch& writer, const Place& place) override;
@@ -127,12 +129,17 @@ class Checker : public chip::Observer, private Finds {
   std::string short_label(const Epoch& e) const;
   std::string where(const Operand& o, const Place& place) const;
   std::string missing_edge(const Epoch& first, const Epoch& second) const;
-  bool second_should_come_first(const Epoch& first, const Epoch& second) const;
+  bool second_should_come_first(const Epoch& first, Use first_use, const Epoch& second, Use second_use) const;
   bool waits_for(const Epoch& waiter, uint8_t agent) const;
   std::string race_sentence(const Epoch& first, Use first_use, const Epoch& second, Use second_use,
                             const Operand& o, const Place& place) const;
   bool is_new(Kind kind, const Epoch& a, const Epoch& b);
-  void add(Kind kind, isa::ErrorClass error_class, const std::string& text);
+  void add(Kind kind, isa::ErrorClass error_class, const std::string& text, const Epoch& a) {
+    add(kind, error_class, text, a, a);
+  }
+  void add(Kind kind, isa::ErrorClass error_class, const std::string& text, const Epoch& a, const Epoch& b,
+           bool between_writes = false);
+  void sort_finds();
 
   const isa::Program& program_;
   const Options options_;

@@ -50,7 +50,7 @@ void HbmMemory::touch(const Access& a, int64_t move) {
     if (r.hi <= own.lo || r.lo >= own.hi || (!writing && !writes(r.use))) continue;
     if (a.known(r.who) || (r.who.agent == a.self.agent && r.who.clock == a.self.clock)) continue;
     if (!overlap(r.region, r.move, o.region, move)) continue;
-    finds_->race(a, r.who, r.use,
+    finds_->race(a, r.who, r.use, Meant::kUnknown,
                  {std::max(r.lo, own.lo) - place.base, std::min(r.hi, own.hi) - place.base, 0, 0});
   }
   if (tracked) {

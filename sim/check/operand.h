@@ -49,11 +49,18 @@ struct Place {
   int first_partition = 0, end_partition = 0;
 };
 
+// What the history of the bytes says of an unordered write and read.
+enum class Meant : uint8_t {
+  kUnknown,
+  kWriteFirst,  // nobody had written them before: the read has nothing else to see
+  kReadFirst,   // the write covers a result that nobody has read yet
+};
+
 // Finds of the memories, made into sentences by the checker. All of them are rare.
 class Finds {
  public:
   virtual ~Finds() = default;
-  virtual void race(const Access& a, const Epoch& other, Use other_use, const Place& place) = 0;
+  virtual void race(const Access& a, const Epoch& other, Use other_use, Meant meant, const Place& place) = 0;
   virtual void unwritten(const Access& a, const Place& place) = 0;
   virtual void other_buffer(const Access& a, const Epoch& writer, uint32_t buffer, const Place& place) = 0;
   virtual void accumulates_on_other(const Access& a, const Epoch& writer, const Place& place) = 0;

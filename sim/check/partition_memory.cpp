@@ -141,7 +141,7 @@ size_t PartitionMemory::cut(Node& node, uint16_t first, uint16_t end) {
 void PartitionMemory::read_band(const Access& a, Band& band, const Place& place) {
   if (band.writer.present()) {
     (*was_read_)[band.writer.engine][band.writer.index] = 1;
-    if (!a.known(band.writer)) finds_->race(a, band.writer, Use::kWrite, place);
+    if (!a.known(band.writer)) finds_->race(a, band.writer, Use::kWrite, band.meant, place);
     const uint32_t buffer = a.operand->tensor;
     if (band.buffer != buffer && band.buffer != 0 && buffer != 0)
       finds_->other_buffer(a, band.writer, band.buffer, place);
@@ -182,14 +182,18 @@ void PartitionMemory::read(const Access& a, Node& node) {
 
 void PartitionMemory::before_write(const Access& a, const Band& band, const Place& place) {
   const Use use = a.operand->use;
-  if (band.writer.present()) {
-    if (use != Use::kWrite) (*was_read_)[band.writer.engine][band.writer.index] = 1;
-    if (!a.known(band.writer)) finds_->race(a, band.writer, Use::kWrite, place);
-  }
+  // An order behind the readers is one behind the writer too.
+  bool told = false;
   band.readers.each([&](const Epoch& r) {
     const bool itself = r.agent == a.self.agent && r.clock == a.self.clock;
-    if (!itself && !a.known(r)) finds_->race(a, r, Use::kRead, place);
+    if (itself || a.known(r)) return;
+    told = true;
+    finds_->race(a, r, Use::kRead, Meant::kUnknown, place);
   });
+  if (band.writer.present()) {
+    if (use != Use::kWrite) (*was_read_)[band.writer.engine][band.writer.index] = 1;
+    if (!told && !a.known(band.writer)) finds_->race(a, band.writer, Use::kWrite, band.meant, place);
+  }
   if (use == Use::kWrite) return;
   if (!band.writer.present()) {
     finds_->unwritten(a, place);
@@ -207,6 +211,9 @@ void PartitionMemory::before_write(const Access& a, const Band& band, const Plac
 }
 
 void PartitionMemory::set(const Access& a, Band& band) const {
+  band.meant = !band.writer.present() ? Meant::kWriteFirst
+               : band.readers.empty() ? Meant::kReadFirst
+                                      : Meant::kUnknown;
   band.writer = a.self;
   band.matmul = a.matmul;
   band.buffer = a.operand->tensor;

@@ -63,6 +63,7 @@ class PartitionMemory {
   struct Band {
     uint16_t first = 0, end = 0;
     bool matmul = false;  // written by a matmul
+    Meant meant = Meant::kUnknown;
     uint32_t buffer = 0;
     Epoch writer;
     Readers readers;

@@ -64,7 +64,12 @@ std::string Checker::missing_edge(const Epoch& first, const Epoch& second) const
       "Missing: the end of " + short_label(first) + " before the start of " + short_label(second) + "; ";
   const Instruction& from = instruction(first);
   const Instruction& to = instruction(second);
-  const Order::Signal signal = order_.signal_of(first);
+  Order::Signal signal = order_.signal_of(first);
+  if (!signal.present && from.sync.update == isa::SemOp::kAdd && order_.counted(from.sync.update_semaphore)) {
+    // Still in the middle of it: the update comes next.
+    const int64_t step = from.is_dma() ? isa::kDmaCompletionIncrement : from.sync.update_value;
+    signal = {true, true, from.sync.update_semaphore, order_.value(from.sync.update_semaphore) + step};
+  }
   const std::string place = to.sync.num_waits < 2
                                 ? "to " + short_label(second)
                                 : "to a semaphore instruction before " + short_label(second);
@@ -125,16 +130,21 @@ bool Checker::waits_for(const Epoch& waiter, uint8_t agent) const {
 
 // Two accesses without order: which one did the program mean to come first? The observed order is one of two
 // that can happen. The edge that lacks fewer signals is the missing one; at a tie the side that has no wait for
-// the other forgot it.
-bool Checker::second_should_come_first(const Epoch& first, const Epoch& second) const {
+// the other forgot it; else a read is meant to see the write.
+bool Checker::second_should_come_first(const Epoch& first, Use first_use, const Epoch& second,
+                                       Use second_use) const {
   const auto lacking = [&](const Epoch& before, const Epoch& after) {
     const uint32_t knows = order_.clock(static_cast<Engine>(after.engine))[before.agent];
-    return knows >= before.clock ? int64_t{0} : order_.updates_between(before.agent, knows, before.clock);
+    const bool signals = instruction(before).sync.update != isa::SemOp::kNone;
+    const bool to_come = signals && !order_.signal_of(before).at_once;  // in the middle of it
+    const uint32_t from = std::min(knows, before.clock);
+    return std::max<int64_t>(1, order_.updates_between(before.agent, from, before.clock) + to_come);
   };
   const int64_t as_seen = lacking(first, second), turned = lacking(second, first);
-  if (as_seen > 0 && turned > 0 && as_seen != turned) return turned < as_seen;
+  if (as_seen != turned) return turned < as_seen;
   const bool second_waits = waits_for(second, first.agent), first_waits = waits_for(first, second.agent);
-  return second_waits && !first_waits;
+  if (second_waits != first_waits) return second_waits;
+  return first_use == Use::kRead && second_use != Use::kRead;
 }
 
 std::string Checker::race_sentence(const Epoch& first, Use first_use, const Epoch& second, Use second_use,
@@ -144,21 +154,49 @@ std::string Checker::race_sentence(const Epoch& first, Use first_use, const Epoc
          missing_edge(first, second);
 }
 
-void Checker::race(const Access& a, const Epoch& other, Use other_use, const Place& place) {
+void Checker::race(const Access& a, const Epoch& other, Use other_use, Meant meant, const Place& place) {
   // Whatever the order in which they are met, it is one find.
   const bool swap = std::make_pair(a.self.engine, a.self.index) < std::make_pair(other.engine, other.index);
   if (!is_new(Kind::kRace, swap ? a.self : other, swap ? other : a.self)) return;
+  was_read_[a.self.engine][a.self.index] = was_read_[other.engine][other.index] = 1;  // or meant to be
   const Operand& o = *a.operand;
-  bool turn = second_should_come_first(other, a.self);
+  bool turn = second_should_come_first(other, other_use, a.self, o.use);
+  if (o.use == Use::kRead && meant != Meant::kUnknown) turn = meant == Meant::kReadFirst;
   const auto early = too_early_.find({{other.engine, other.index}, static_cast<uint8_t>(o.space)});
-  if (early != too_early_.end() &&
-      other_use == Use::kRead) {  // nobody else could have written it for that read
+  if (early != too_early_.end() && other_use == Use::kRead) {
     turn = true;
     too_early_.erase(early);
   }
   add(Kind::kRace, ErrorClass::kUserError,
       turn ? race_sentence(a.self, o.use, other, other_use, o, place)
-           : race_sentence(other, other_use, a.self, o.use, o, place));
+           : race_sentence(other, other_use, a.self, o.use, o, place),
+      a.self, other, o.use == Use::kWrite && other_use == Use::kWrite);
+}
+
+// What explains most comes first. A buffer that is filled again too early races with the writer before as well
+// as with the reader in between; the reader is the one to wait for.
+void Checker::sort_finds() {
+  const auto& finds = report_.findings;
+  const auto has_reader = [&](const Finding& f) {
+    return std::any_of(finds.begin(), finds.end(), [&](const Finding& g) {
+      if (g.kind != Kind::kRace || g.between_writes) return false;
+      return std::any_of(f.instructions.begin(), f.instructions.end(),
+                         [&](const auto& i) { return i == g.instructions[0] || i == g.instructions[1]; });
+    });
+  };
+  std::vector<std::pair<int, size_t>> order;
+  for (size_t n = 0; n < finds.size(); ++n) {
+    const Finding& f = finds[n];
+    order.emplace_back(f.kind == Kind::kNeverRead          ? 3
+                       : f.kind == Kind::kRingOverflow     ? 2
+                       : f.between_writes && has_reader(f) ? 1
+                                                           : 0,
+                       n);
+  }
+  std::sort(order.begin(), order.end());
+  std::vector<Finding> sorted;
+  for (const auto& [weight, n] : order) sorted.push_back(std::move(report_.findings[n]));
+  report_.findings = std::move(sorted);
 }
 
 void Checker::unwritten(const Access& a, const Place& place) {
@@ -168,7 +206,8 @@ void Checker::unwritten(const Access& a, const Place& place) {
     add(Kind::kAccumulate, ErrorClass::kIllegalOnHardware,
         "PSUM accumulate: " + label(a.self) + " accumulates on " + where(o, place) +
             ", which nothing has written; the first multiplication of a group must not have the flag "
-            "accumulate");
+            "accumulate",
+        a.self, a.self);
     return;
   }
   too_early_.insert({{{a.self.engine, a.self.index}, static_cast<uint8_t>(o.space)}, {o, place, a.self}});
@@ -181,7 +220,8 @@ void Checker::other_buffer(const Access& a, const Epoch& writer, uint32_t buffer
       "overlap of live buffers: " + label(a.self) + " reads " + name(o.name) + " of buffer #" +
           number(o.tensor) + " at " + where(o, place) + ", which " + label(writer) +
           " has overwritten through buffer #" + number(buffer) +
-          "; place the two apart, or end the life of the first before the second begins");
+          "; place the two apart, or end the life of the first before the second begins",
+      a.self, writer);
 }
 
 void Checker::accumulates_on_other(const Access& a, const Epoch& writer, const Place& place) {
@@ -191,7 +231,8 @@ void Checker::accumulates_on_other(const Access& a, const Epoch& writer, const P
           label(writer) +
           " wrote, not a multiplication; the result is undefined before trn3. Start the group without the "
           "flag "
-          "accumulate and add the other data afterwards");
+          "accumulate and add the other data afterwards",
+      a.self, writer);
 }
 
 void Checker::accumulates_on_read(const Access& a, const Epoch& reader, const Place& place) {
@@ -200,7 +241,8 @@ void Checker::accumulates_on_read(const Access& a, const Epoch& reader, const Pl
       "PSUM accumulate: " + label(a.self) + " accumulates on " + where(*a.operand, place) + ", a sum that " +
           label(reader) +
           " has read already: the group has no start; its first multiplication must not have the flag "
-          "accumulate");
+          "accumulate",
+      a.self, reader);
 }
 
 }  // namespace trnsim::check

@@ -1,0 +1,138 @@
+// Every planted fault is found, in words that name it, and the correct programs are clean.
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "isa/assembler.h"
+#include "isa/validator.h"
+#include "sim/chip/simulator.h"
+#include "tests/cpp/catch.h"
+#include "tests/cpp/check/planted.h"
+
+using namespace trnsim;
+using Status = chip::LaunchResult::Status;
+
+namespace planted {
+
+std::string text_of(std::string_view parent) {
+  for (const Parent& p : parents()) {
+    if (p.name == parent) return std::string(p.text);
+  }
+  FAIL("no program is named " << parent);
+  return {};
+}
+
+std::string plant(const Fault& fault) {
+  std::string text = text_of(fault.parent);
+  const size_t at = text.find(fault.find);
+  INFO(fault.what << ": " << fault.find);
+  REQUIRE(at != std::string::npos);
+  return text.replace(at, fault.find.size(), fault.replace);
+}
+
+isa::Program assemble(std::string_view name, std::string text) {
+  std::istringstream in(text);
+  std::string out = "program \"" + std::string(name) + "\" target \"trn2\"\n", body, locations;
+  std::vector<std::pair<std::string, std::string>> lets;
+  int line = 0, number = 0;
+  for (std::string l; std::getline(in, l);) {
+    ++line;
+    if (l.rfind("let ", 0) == 0) {
+      const size_t space = l.find(' ', 4);
+      lets.emplace_back("$" + l.substr(4, space - 4), l.substr(space + 1));
+      continue;
+    }
+    // Longer names first, so that $X0a is not taken for $X0.
+    for (size_t at = l.find('$'); at != std::string::npos; at = l.find('$', at + 1)) {
+      const std::pair<std::string, std::string>* best = nullptr;
+      for (const auto& let : lets) {
+        if (l.compare(at, let.first.size(), let.first) == 0 &&
+            (best == nullptr || let.first.size() > best->first.size()))
+          best = &let;
+      }
+      REQUIRE(best != nullptr);
+      l.replace(at, best->first.size(), best->second);
+    }
+    if (l.rfind("  ", 0) == 0) {
+      l += " !" + std::to_string(++number);
+      locations += "location " + std::to_string(number) + " \"" + std::string(name) + ".py\" " +
+                   std::to_string(line) + " \"\"\n";
+    }
+    body += l + "\n";
+  }
+  isa::Program p;
+  std::vector<isa::AssembleError> errors;
+  const bool good = isa::assemble(out + locations + body, p, errors);
+  INFO(isa::to_text(errors, std::string(name)));
+  REQUIRE(good);
+  const auto diagnostics = isa::validate(p);
+  const isa::Diagnostic* bad = isa::first_error(diagnostics);
+  INFO((bad != nullptr ? bad->message : std::string()));
+  REQUIRE(bad == nullptr);
+  return p;
+}
+
+}  // namespace planted
+
+namespace {
+
+struct Outcome {
+  chip::TimingResult run;
+  check::Report report;
+};
+
+config::Config trn2() {
+  std::string error;
+  auto c = config::load("trn2", "dma.queue_depth=4", &error);
+  REQUIRE(c.has_value());
+  return *c;
+}
+
+Outcome run(const isa::Program& program) {
+  const config::Config config = trn2();
+  check::Options options = check::options_of(config);
+  options.instruction_budget = 10000;
+  check::Checker checker(program, options);
+  Outcome o;
+  o.run = chip::run_timing(program, config, &checker);
+  o.report = checker.finish(o.run.status == Status::kOk);
+  return o;
+}
+
+}  // namespace
+
+TEST_CASE("The correct programs are clean") {
+  for (const planted::Parent& parent : planted::parents()) {
+    INFO(parent.name);
+    const Outcome o = run(planted::assemble(parent.name, std::string(parent.text)));
+    INFO(o.run.message);
+    CHECK(o.run.status == Status::kOk);
+    for (const check::Finding& f : o.report.findings) UNSCOPED_INFO(f.message);
+    CHECK(o.report.findings.empty());
+    CHECK(o.report.unchecked.empty());
+  }
+}
+
+TEST_CASE("Every planted fault is found in the right words") {
+  CHECK(planted::faults().size() >= 60);
+  for (const planted::Fault& fault : planted::faults()) {
+    INFO(fault.parent << ": " << fault.what);
+    const Outcome o = run(planted::assemble(fault.parent, planted::plant(fault)));
+    std::string sentence;
+    if (!fault.kind.has_value() || *fault.kind == check::Kind::kEndless) {
+      CHECK(o.run.status == Status::kHang);
+      sentence = o.run.message;
+    } else {
+      INFO("run: " << o.run.message);
+      CHECK(o.run.status == Status::kOk);
+      INFO("findings: " << o.report.findings.size());
+      if (o.report.findings.empty()) {
+        CHECK_FALSE(o.report.findings.empty());
+        continue;
+      }
+      CHECK(o.report.findings.front().kind == *fault.kind);
+      sentence = o.report.findings.front().message;
+    }
+    for (std::string_view part : fault.parts) CHECK_THAT(sentence, ContainsSubstring(std::string(part)));
+  }
+}
