@@ -126,7 +126,7 @@ int explain(const std::string& key, const std::string& name) {
   }
   if (found) return kGood;
   // The loader knows the nearest name; its words begin with the override that was never given.
-  trnsim_configure(nullptr, (key + "=").c_str(), nullptr);
+  trnsim_configure(nullptr, (key + "=").c_str(), nullptr, nullptr);
   const std::string text = trnsim_last_error();
   const size_t words = text.find("unknown parameter");
   return complain("user error: " + (words == std::string::npos ? text : text.substr(words)), kFailed);
