@@ -319,6 +319,7 @@ DevicePool& pool_of(c10::DeviceIndex device) {
 
 void free_block(void* context) {
   auto* block = static_cast<Block*>(context);
+  if (in_bad_fork()) return;  // another thread of the parent may have held the pool's lock
   pool_of(block->segment->device).free(block);
 }
 
@@ -332,6 +333,7 @@ class NeuronAllocator final : public c10::DeviceAllocator {
   }
   bool initialized() override { return trnsim::aten::initialized(); }
   void emptyCache(c10::MempoolId_t) override {
+    const DeviceUse use;
     if (!trnsim::aten::initialized()) return;
     for (int i = 0; i < device_count(); ++i)
       if (queue_exists(static_cast<c10::DeviceIndex>(i)))
@@ -366,6 +368,7 @@ size_t rounded_size(size_t bytes) {
 c10::DeviceAllocator& device_allocator() { return allocator_instance; }
 
 c10::DataPtr allocate_on(c10::DeviceIndex device, size_t bytes) {
+  const DeviceUse use;
   const c10::Device where(c10::DeviceType::PrivateUse1, device);
   ensure_initialized();
   if (bytes == 0) return {nullptr, where};

@@ -1,7 +1,6 @@
 #include "device_plugin/aten/api.h"
 
 #include <algorithm>
-#include <stdexcept>
 
 #include "device_plugin/aten/allocator.h"
 #include "device_plugin/aten/fallback.h"
@@ -24,15 +23,11 @@ PhiloxGenerator& generator_of(int device) { return generator_or_default(std::nul
 
 void configure(const std::string& config, const std::string& overrides, const std::string& mode,
                const std::string& check) {
-  try {
-    trnsim::aten::configure(config, overrides, mode, check);
-  } catch (
-      const c10::ValueError& e) {  // the module knows no c10: Python's ValueError by way of the standard's
-    throw std::invalid_argument(e.what_without_backtrace());
-  }
+  trnsim::aten::configure(config, overrides, mode, check);
 }
 
 std::string runtime_report_json() {
+  const DeviceUse use;
   if (!initialized()) return {};
   for (int i = 0; i < trnsim::aten::device_count(); ++i)
     if (queue_exists(static_cast<c10::DeviceIndex>(i))) queue(static_cast<c10::DeviceIndex>(i)).synchronize();
@@ -42,6 +37,7 @@ std::string runtime_report_json() {
 std::string config_json() { return nrt().trnsim_config_json(); }
 
 void reset_report() {
+  const DeviceUse use;
   reset_fallback_counts();
   reset_cache_counters();
   if (!initialized()) return;
@@ -51,6 +47,7 @@ void reset_report() {
 }
 
 int64_t simulated_ps(int device) {
+  const DeviceUse use;
   if (!initialized()) return 0;
   const c10::DeviceIndex index = index_of(device);
   if (queue_exists(index)) queue(index).synchronize();
@@ -92,13 +89,20 @@ std::vector<std::string> executed_ops() { return trnsim::aten::executed_ops(); }
 std::vector<std::string> fallback_ops() { return trnsim::aten::fallback_ops(); }
 
 int device_count() { return trnsim::aten::device_count(); }
+std::string device_problem() { return trnsim::aten::device_problem(); }
+void set_interpreter(const Interpreter* interpreter) { trnsim::aten::set_interpreter(interpreter); }
 bool is_initialized() { return initialized(); }
 bool in_bad_fork() { return trnsim::aten::in_bad_fork(); }
-void init() { ensure_initialized(); }
+void init() {
+  const DeviceUse use;
+  ensure_initialized();
+}
 void shutdown() {
   static bool done = false;
-  if (done || !initialized()) return;
+  if (done || in_bad_fork() || !initialized()) return;
   done = true;
+  // A thread that does not come back could still use the runtime: the end of the process frees everything as well.
+  if (!DeviceUse::end_all()) return;
   stop_all_queues();
   close();
 }
@@ -110,6 +114,7 @@ void synchronize(int device) {
   if (queue_exists(index)) queue(index).synchronize();
 }
 int64_t hbm_bytes(int device) {
+  const DeviceUse use;
   return static_cast<int64_t>(nrt().trnsim_hbm_bytes(static_cast<uint32_t>(index_of(device))));
 }
 std::string target() { return trnsim::aten::target(); }
@@ -149,6 +154,7 @@ void reset_accumulated_memory_stats(int device) {
   device_allocator().resetAccumulatedStats(index_of(device));
 }
 std::pair<int64_t, int64_t> mem_get_info(int device) {
+  const DeviceUse use;
   const auto info = memory_info(index_of(device));
   return {static_cast<int64_t>(info.first), static_cast<int64_t>(info.second)};
 }

@@ -6,6 +6,10 @@
 #include <utility>
 #include <vector>
 
+namespace trnsim::aten {
+struct Interpreter;
+}
+
 namespace trnsim::aten::api {
 
 // configuration and reports
@@ -42,6 +46,8 @@ std::vector<std::string> fallback_ops();
 
 // device
 int device_count();
+std::string device_problem();  // why there is no device; empty when there is one
+void set_interpreter(const Interpreter* interpreter);
 bool is_initialized();
 bool in_bad_fork();
 void init();

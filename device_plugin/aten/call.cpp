@@ -21,7 +21,8 @@ enum Tag : uint64_t {
   kTagList,
   kTagParam,
   kTagConstant,
-  kTagOther
+  kTagOther,
+  kTagOverlap
 };
 
 uint64_t tag(Tag t, uint64_t payload = 0) { return static_cast<uint64_t>(t) | (payload << 8); }
@@ -40,6 +41,40 @@ float narrowed(double value) {
     value = std::min(std::max(value, -kMax), kMax);
   }
   return static_cast<float>(value);
+}
+
+// How a number of the call relates to the type of its first tensor, where PyTorch's checks depend on it: such numbers
+// have plans of their own, whose making asks the CPU.
+uint64_t kind_of_number(const at::Tensor* first, bool is_double, double real, int64_t integer) {
+  if (first == nullptr) return 0;
+  const c10::ScalarType type = first->scalar_type();
+  if (c10::isIntegralType(type, /*includeBool=*/true) && (is_double ? real == 0 : integer == 0)) return 1;
+  double low, high;
+  switch (type) {
+    case c10::ScalarType::Byte:
+      low = 0, high = 255;
+      break;
+    case c10::ScalarType::Char:
+      low = -128, high = 127;
+      break;
+    case c10::ScalarType::Short:
+      low = -32768, high = 32767;
+      break;
+    case c10::ScalarType::Int:
+      low = -2147483648.0, high = 2147483647.0;
+      break;
+    case c10::ScalarType::Half:
+      low = -65504, high = 65504;
+      break;
+    case c10::ScalarType::BFloat16:
+    case c10::ScalarType::Float:
+      low = -std::numeric_limits<float>::max(), high = std::numeric_limits<float>::max();
+      break;
+    default:
+      return 0;
+  }
+  const double value = is_double ? real : static_cast<double>(integer);
+  return std::isfinite(value) && (value < low || value > high) ? 2 : 0;
 }
 
 }  // namespace
@@ -74,12 +109,16 @@ TensorRef Call::read_tensor(const at::Tensor& t, size_t argument, bool deduplica
     const c10::ScalarType type = t.scalar_type();
     const bool wrapped = t.unsafeGetTensorImpl()->is_wrapped_number();
     int32_t slot;
-    uint64_t form;
+    uint64_t form, kind = 0;
+    const at::Tensor* first = tensors.empty() ? nullptr : tensors[0];
     if (c10::isFloatingType(type)) {
-      slot = add_param(t.item<double>());
+      const auto value = t.item<double>();
+      kind = kind_of_number(first, true, value, 0);
+      slot = add_param(value);
       form = 0;
     } else if (c10::isIntegralType(type, true)) {
       const auto value = t.item<int64_t>();
+      kind = kind_of_number(first, false, 0, value);
       const bool fits = value == static_cast<int32_t>(value);
       wide |= !fits;
       slot = fits ? add_param(value) : add_param(static_cast<double>(value));
@@ -89,7 +128,8 @@ TensorRef Call::read_tensor(const at::Tensor& t, size_t argument, bool deduplica
       slot = add_param(0.0);
       form = 3;
     }
-    key.push_back(tag(kTagHostScalar, static_cast<uint64_t>(type) | (uint64_t{wrapped} << 8) | (form << 9)));
+    key.push_back(tag(kTagHostScalar,
+                      static_cast<uint64_t>(type) | (uint64_t{wrapped} << 8) | (form << 9) | (kind << 11)));
     return {TensorRef::Kind::kHostScalar, slot};
   }
   if (device < 0) {
@@ -136,7 +176,9 @@ int32_t Call::read_scalar(const c10::IValue& v, bool constant) {
     key.push_back(is_double ? std::bit_cast<uint64_t>(v.toDouble()) : static_cast<uint64_t>(integer));
     return -1;
   }
-  key.push_back(tag(kTagParam, type));
+  const uint64_t kind = kind_of_number(tensors.empty() ? nullptr : tensors[0], is_double,
+                                       is_double ? v.toDouble() : 0, integer);
+  key.push_back(tag(kTagParam, type | (kind << 2)));
   if (overload_.shape_from_scalars)
     key.push_back(is_double ? std::bit_cast<uint64_t>(v.toDouble()) : static_cast<uint64_t>(integer));
   return is_double ? add_param(v.toDouble()) : add_param(integer);
@@ -235,7 +277,35 @@ void Call::read() {
     if (refs[w].kind != TensorRef::Kind::kDevice)
       wrong_device(stack_[begin_ + w].toTensor(), static_cast<size_t>(w));
   if (device < 0) device = current_device();
+  if (!overload_.written.empty() && tensors.size() > 1) find_overlaps();
   key.push_back(static_cast<uint64_t>(device));
+}
+
+// How far operands that overlap a result are from it belongs to the key: whether PyTorch refuses them, and what has to
+// be copied aside, is decided once per plan.
+void Call::find_overlaps() {
+  auto is_written = [&](int32_t tensor) {
+    for (int16_t w : overload_.written)
+      if (refs[w].index == tensor) return true;
+    return false;
+  };
+  for (int16_t w : overload_.written) {
+    const int32_t written = refs[w].index;
+    const at::Tensor& result = *tensors[written];
+    for (int32_t i = 0; i < static_cast<int32_t>(tensors.size()); ++i) {
+      const at::Tensor& t = *tensors[i];
+      if (i == written || t.storage().unsafeGetStorageImpl() != result.storage().unsafeGetStorageImpl())
+        continue;
+      const auto* begin = static_cast<const std::byte*>(t.const_data_ptr());
+      const auto* result_begin = static_cast<const std::byte*>(result.const_data_ptr());
+      if (begin >= result_begin + tensor_extent_bytes(result) ||
+          result_begin >= begin + tensor_extent_bytes(t))
+        continue;
+      key.push_back(tag(kTagOverlap, static_cast<uint64_t>(written) << 24 | static_cast<uint64_t>(i)));
+      key.push_back(static_cast<uint64_t>(begin - result_begin));
+      if (!is_written(i)) overlapping.push_back(i);
+    }
+  }
 }
 
 }  // namespace trnsim::aten

@@ -32,6 +32,8 @@ class Call {
   c10::DeviceIndex device = -1;
   const char* unsupported = nullptr;  // a reason found while reading
   bool wide = false;                  // a number among the arguments is an integer beyond 32 bits
+  // Positions in `tensors` of inputs that share bytes with a written tensor without being the same view.
+  c10::SmallVector<int32_t, 4> overlapping;
 
   c10::SmallVector<TensorRef, 12> refs;       // one per argument, filled for tensors ...
   c10::SmallVector<TensorRef, 16> list_refs;  // ... and one per list element, in order
@@ -41,6 +43,7 @@ class Call {
  private:
   TensorRef read_tensor(const at::Tensor& t, size_t argument, bool deduplicate);
   int32_t read_scalar(const c10::IValue& v, bool constant);
+  void find_overlaps();
   int32_t add_param(double value);
   int32_t add_param(int64_t value);
   [[noreturn]] void wrong_device(const at::Tensor& t, size_t argument) const;

@@ -1,5 +1,6 @@
 // copy_ of every kind: host to device, device to host, device to device, with casts, strides and
 // broadcasting.
+#include <ATen/MemoryOverlap.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/_local_scalar_dense_native.h>
@@ -38,15 +39,15 @@ PlanCache& copy_plans() {
   return *cache;
 }
 
-Plan* copy_plan(const at::Tensor& destination, const at::Tensor& source) {
+std::shared_ptr<Plan> copy_plan(const at::Tensor& destination, const at::Tensor& source) {
   PlanKey key;
   key.push_back(static_cast<uint64_t>(destination.device().index()));
   append_meta(key, destination);
   append_meta(key, source);
   const uint64_t hash = hash_of(key);
-  if (Plan* known = copy_plans().find(key, hash)) return known;
+  if (std::shared_ptr<Plan> known = copy_plans().find(key, hash)) return known;
 
-  auto plan = std::make_unique<Plan>();
+  auto plan = std::make_shared<Plan>();
   plan->device = destination.device().index();
   plan->name = "aten::copy";
   const auto to = to_isa(destination.scalar_type()), from = to_isa(source.scalar_type());
@@ -166,6 +167,7 @@ void device_to_host(const at::Tensor& destination, const at::Tensor& source) {
 }
 
 at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {
+  const DeviceUse use;
   TORCH_CHECK(self.defined() && dst.defined(), "copy_: an undefined tensor");
   // Conjugate and negative bits arrive here (their dispatch keys fall through for this op): resolve them on
   // the host.
@@ -177,6 +179,9 @@ at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blo
     to.copy_(on_device(self) ? host_view(self) : self);
     return dst;
   }
+  if (self.unsafeGetTensorImpl() == dst.unsafeGetTensorImpl()) return dst;
+  at::assert_no_internal_overlap(dst);
+  at::assert_no_partial_overlap(dst, self);
   const at::Tensor source = self.sizes() == dst.sizes() ? self : self.expand(dst.sizes());
   if (dst.numel() == 0) return dst;
   if (on_device(source) && on_device(dst)) {
@@ -198,6 +203,7 @@ at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& dst) {
 }
 
 c10::Scalar local_scalar_dense(const at::Tensor& self) {
+  const DeviceUse use;
   TORCH_CHECK(self.numel() > 0, "_local_scalar_dense: the tensor is empty");
   at::Tensor host = at::empty({}, self.options().device(at::kCPU));
   const Slice slice = slice_of(self);
@@ -233,7 +239,7 @@ void device_copy(const at::Tensor& destination, const at::Tensor& source) {
     device_copy(destination, aside);
     return;
   }
-  Plan* plan = copy_plan(destination, source);
+  const std::shared_ptr<Plan> plan = copy_plan(destination, source);
   if (plan->kind == Plan::Kind::kFallback) {
     note_fallback("aten::copy_", plan->reason, FallbackKind::kUnsupported);
     wait(source);

@@ -196,8 +196,6 @@ std::string full_name(const c10::OperatorHandle& op) {
 // Operators that cannot run on the host because the CPU has no kernel of them, or must not.
 void refuse_hopeless(const std::string& name) {
   static const std::map<std::string, const char*> kRefused = {
-      {"aten::_thnn_fused_lstm_cell", "use nn.LSTM on the CPU or a hand-written cell"},
-      {"aten::_thnn_fused_gru_cell", "use nn.GRU on the CPU or a hand-written cell"},
       {"aten::_scaled_dot_product_fused_attention_overrideable", "select the math backend"},
   };
   auto it = kRefused.find(name);
@@ -234,6 +232,7 @@ void note_fallback(const std::string& op, const std::string& reason, FallbackKin
 
 void run_on_host(const c10::OperatorHandle& op, c10::Stack* stack, const std::string& reason,
                  FallbackKind kind) {
+  const DeviceUse use;
   note_fallback(full_name(op), reason, kind);
   TORCH_CHECK_NOT_IMPLEMENTED(
       !time_only(), "not simulated: ", full_name(op), " has no NeuronCore program (", reason,

@@ -97,11 +97,15 @@ class NeuronHooks final : public at::PrivateUse1HooksInterface {
  public:
   void init() const override { ensure_initialized(); }
   bool isBuilt() const override { return true; }
-  bool isAvailable() const override { return device_count() > 0; }
+  bool isAvailable() const override { return deviceCount() > 0; }
   bool hasPrimaryContext(c10::DeviceIndex device) const override {
     return initialized() && queue_exists(device);
   }
-  c10::DeviceIndex deviceCount() const override { return static_cast<c10::DeviceIndex>(device_count()); }
+  c10::DeviceIndex deviceCount() const override {
+    const int count = device_count();
+    if (count == 0) report_device_problem();
+    return static_cast<c10::DeviceIndex>(count);
+  }
   void setCurrentDevice(c10::DeviceIndex device) const override { set_current_device(device); }
   c10::DeviceIndex getCurrentDevice() const override { return current_device(); }
   c10::DeviceIndex exchangeDevice(c10::DeviceIndex device) const override {

@@ -1,10 +1,6 @@
 #include "device_plugin/aten/lowered_kernel.h"
 
-#include <ATen/EmptyTensor.h>
-#include <ATen/MemoryOverlap.h>
-#include <ATen/core/List.h>
 #include <ATen/core/Tensor.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/Exception.h>
 
 #include <cstring>
@@ -17,6 +13,7 @@
 #include "device_plugin/aten/generator.h"
 #include "device_plugin/aten/queue.h"
 #include "device_plugin/aten/tensors.h"
+#include "device_plugin/aten/trial.h"
 
 namespace trnsim::aten {
 namespace {
@@ -40,109 +37,7 @@ void warn_about_64_bits(const Call& call) {
 }
 
 // ---- the miss path: metadata, then a program
-// --------------------------------------------------------------------- The operator on stand-ins of another
-// device. Equal device tensors become one stand-in, so that in-place results are recognised.
-class StandIns {
- public:
-  explicit StandIns(c10::Device device) : device_(device) {}
-
-  c10::IValue of(const c10::IValue& v) {
-    if (v.isTensor()) return of(v.toTensor());
-    if (v.isTensorList()) {
-      c10::List<at::Tensor> list;
-      for (const c10::IValue& e : v.toListRef()) list.push_back(of(e.toTensor()));
-      return list;
-    }
-    if (v.isOptionalTensorList()) {
-      c10::List<std::optional<at::Tensor>> list;
-      for (const c10::IValue& e : v.toListRef())
-        list.push_back(e.isNone() ? std::optional<at::Tensor>() : of(e.toTensor()));
-      return list;
-    }
-    if (v.isGenerator()) return {};
-    if (v.isDevice()) return device_;
-    return v;
-  }
-
-  std::vector<at::Tensor> call(const c10::OperatorHandle& op, const c10::Stack& stack, size_t begin) {
-    c10::Stack copy;
-    copy.reserve(stack.size() - begin);
-    for (size_t i = begin; i < stack.size(); ++i) copy.push_back(of(stack[i]));
-    {
-      c10::impl::ExcludeDispatchKeyGuard guard(c10::autograd_dispatch_keyset | c10::autocast_dispatch_keyset |
-                                               c10::DispatchKeySet(c10::DispatchKey::ADInplaceOrView));
-      op.callBoxed(&copy);
-    }
-    std::vector<at::Tensor> results;
-    for (c10::IValue& v : copy) results.push_back(v.isNone() ? at::Tensor() : v.toTensor());
-    return results;
-  }
-
- private:
-  at::Tensor of(const at::Tensor& t) {
-    if (!t.defined()) return t;
-    at::Tensor& known = known_[t.unsafeGetTensorImpl()];
-    if (known.defined()) return known;
-    if (!on_device(t)) {
-      known = t;  // a host scalar keeps its value and its place in promotion
-      return known;
-    }
-    if (device_.is_meta()) {
-      known = at::detail::empty_strided_meta(t.sizes(), t.strides(), t.scalar_type());
-    } else {
-      known = at::detail::empty_strided_cpu(t.sizes(), t.strides(), t.scalar_type());
-      if (known.numel() > 0) std::memset(known.mutable_data_ptr(), 0, tensor_extent_bytes(known));
-    }
-    if (t.unsafeGetTensorImpl()->is_wrapped_number()) known.unsafeGetTensorImpl()->set_wrapped_number(true);
-    return known;
-  }
-
-  const c10::Device device_;
-  std::unordered_map<c10::TensorImpl*, at::Tensor> known_;
-};
-
-constexpr size_t kMaxTrialBytes = size_t{64} << 20;
-
-bool runs_on_cpu(const c10::OperatorHandle& op) {
-  using Key = c10::DispatchKey;
-  return op.hasKernelForDispatchKey(Key::CPU) || op.hasKernelForDispatchKey(Key::CompositeExplicitAutograd) ||
-         op.hasKernelForDispatchKey(Key::CompositeExplicitAutogradNonFunctional);
-}
-
-// Result metadata, and the errors a user would get from PyTorch. Meta functions word some errors in their own
-// way: when one complains, the CPU kernel on zeros of the same shapes says it in the words users know.
-std::vector<at::Tensor> meta_results(const c10::OperatorHandle& op, const Call& call, const c10::Stack& stack,
-                                     size_t begin) {
-  try {
-    return StandIns(c10::kMeta).call(op, stack, begin);
-  } catch (const c10::NotImplementedError&) {
-    throw;
-  } catch (const std::exception&) {
-    size_t bytes = 0;
-    for (const at::Tensor* t : call.tensors) bytes += tensor_extent_bytes(*t);
-    if (runs_on_cpu(op) && bytes <= kMaxTrialBytes) StandIns(c10::kCPU).call(op, stack, begin);
-    throw;
-  }
-}
-
-// Whether an operator accepts an operand without elements (the largest of none, a row of an empty table) is known to
-// its CPU kernel alone. With an empty operand that kernel costs little: it says what there is to say.
-void check_empty(const c10::OperatorHandle& op, const Overload& overload, const Call& call,
-                 const c10::Stack& stack, size_t begin) {
-  if (overload.random || !runs_on_cpu(op)) return;
-  size_t bytes = 0;
-  bool empty = false;
-  for (const at::Tensor* t : call.tensors) {
-    bytes += tensor_extent_bytes(*t);
-    empty = empty || t->numel() == 0;
-  }
-  if (!empty || bytes > kMaxTrialBytes) return;
-  try {
-    StandIns(c10::kCPU).call(op, stack, begin);
-  } catch (const c10::NotImplementedError&) {  // a type that the CPU lacks says nothing about the device
-  }
-}
-
+// --------------------------------------------------------------------------
 TensorMeta meta_from(const at::Tensor& t) {
   TensorMeta meta;
   meta.dtype = t.scalar_type();
@@ -426,9 +321,9 @@ bool changes_statistics(const Overload& overload, const c10::Stack& stack, size_
   return true;
 }
 
-std::unique_ptr<Plan> make_plan(const c10::OperatorHandle& op, const Overload& overload, const Call& call,
+std::shared_ptr<Plan> make_plan(const c10::OperatorHandle& op, const Overload& overload, const Call& call,
                                 const c10::Stack& stack, size_t begin) {
-  auto plan = std::make_unique<Plan>();
+  auto plan = std::make_shared<Plan>();
   plan->device = call.device;
   plan->name = overload.functional;
   if (call.unsupported != nullptr) {
@@ -437,12 +332,16 @@ std::unique_ptr<Plan> make_plan(const c10::OperatorHandle& op, const Overload& o
   }
   std::vector<at::Tensor> results;
   try {
-    check_empty(op, overload, call, stack, begin);
     results = meta_results(op, call, stack, begin);
   } catch (const c10::NotImplementedError&) {
     plan->reason = "no shape function for these arguments";
     return plan;
+  } catch (const std::exception&) {
+    // Shape functions word some errors in their own way; the CPU kernel says it in the words users know.
+    check_as_cpu(op, overload, call, stack, begin, /*suspected=*/true);
+    throw;
   }
+  check_as_cpu(op, overload, call, stack, begin, /*suspected=*/false);
   for (size_t r = 0; r < results.size(); ++r) {
     plan->result_wanted.push_back(results[r].defined());
     plan->results.push_back(results[r].defined() ? meta_from(results[r]) : TensorMeta{});
@@ -452,7 +351,6 @@ std::unique_ptr<Plan> make_plan(const c10::OperatorHandle& op, const Overload& o
       resized = out.sizes() != results[r].sizes();
       // Shape functions may give an out= tensor new strides even when its sizes fit; its own layout stands.
       if (!resized) plan->results.back() = meta_from(out);
-      at::assert_no_internal_overlap(out);
     }
     plan->result_resized.push_back(resized);
   }
@@ -479,60 +377,33 @@ std::unique_ptr<Plan> make_plan(const c10::OperatorHandle& op, const Overload& o
   }
   compiler::Graph graph;
   if (!GraphMaker(overload, call, stack, begin, *plan).make(graph)) return plan;
-  load_program(*plan, std::move(graph));
+  try {
+    load_program(*plan, std::move(graph));
+  } catch (const c10::Error&) {
+    check_as_cpu(op, overload, call, stack, begin, /*suspected=*/true);
+    throw;
+  }
   return plan;
 }
 
 // ---- the hit path
 // ------------------------------------------------------------------------------------------------
-bool partly_overlap(const at::Tensor& a, const at::Tensor& b) {
-  const auto* a_begin = static_cast<const std::byte*>(a.const_data_ptr());
-  const auto* b_begin = static_cast<const std::byte*>(b.const_data_ptr());
-  return a_begin < b_begin + tensor_extent_bytes(b) && b_begin < a_begin + tensor_extent_bytes(a);
-}
-
-// Operators that move elements refuse results in the memory of their inputs, as on the CPU. All others compute as
-// if overlapping inputs had been copied first.
-void check_overlap(const Overload& overload, const at::Tensor& written, const at::Tensor& input) {
-  if (overload.is_out && overload.moves_elements) at::assert_no_overlap(written, input);
-}
-
-// Inputs that share memory with a written tensor without being the same view are copied aside first: a
-// program may write its result before it has read all of its operands.
-void detach_overlaps(const Overload& overload, Call& call, std::vector<at::Tensor>& aside) {
-  auto is_written = [&](size_t tensor) {
-    for (int16_t w : overload.written)
-      if (call.refs[w].index == static_cast<int32_t>(tensor)) return true;
-    return false;
-  };
-  aside.reserve(call.tensors.size());
-  for (int16_t w : overload.written) {
-    const int32_t written = call.refs[w].index;
-    if (written < 0) continue;
-    if (overload.is_out && overload.moves_elements) {  // an input that is the same view
-      for (const TensorRef& ref : call.list_refs)
-        if (ref.index == written) check_overlap(overload, *call.tensors[written], *call.tensors[written]);
-      for (size_t a = 0; a < call.refs.size(); ++a)
-        if (call.refs[a].index == written && static_cast<int16_t>(a) != w &&
-            call.refs[a].kind == TensorRef::Kind::kDevice)
-          check_overlap(overload, *call.tensors[written], *call.tensors[written]);
-    }
-    for (size_t i = 0; i < call.tensors.size(); ++i) {
-      if (static_cast<int32_t>(i) == written || is_written(i)) continue;
-      const at::Tensor& t = *call.tensors[i];
-      if (t.storage().unsafeGetStorageImpl() != call.tensors[written]->storage().unsafeGetStorageImpl() ||
-          t.numel() == 0 || !partly_overlap(*call.tensors[written], t))
-        continue;
-      check_overlap(overload, *call.tensors[written], t);
-      at::Tensor copy = empty_on(call.device, t.sizes(), t.strides(), t.scalar_type());
-      device_copy(copy, t);
-      aside.push_back(std::move(copy));
-      call.tensors[i] = &aside.back();
-    }
+// Inputs that share memory with a written tensor without being the same view are copied aside first: a program may
+// write its result before it has read all of its operands.
+void copy_overlapping_aside(Call& call, std::vector<at::Tensor>& aside) {
+  aside.reserve(call.overlapping.size());
+  for (int32_t i : call.overlapping) {
+    const at::Tensor& t = *call.tensors[i];
+    at::Tensor copy = empty_on(call.device, t.sizes(), t.strides(), t.scalar_type());
+    device_copy(copy, t);
+    aside.push_back(std::move(copy));
+    call.tensors[i] = &aside.back();
   }
 }
 
-void run_plan(Plan& plan, const Overload& overload, Call& call, c10::Stack& stack, size_t begin) {
+void run_plan(const std::shared_ptr<Plan>& shared_plan, const Overload& overload, Call& call,
+              c10::Stack& stack, size_t begin) {
+  const Plan& plan = *shared_plan;
   const size_t fixed = overload.written.size();
   c10::SmallVector<at::Tensor, 4> results;
   results.reserve(plan.results.size());
@@ -556,7 +427,7 @@ void run_plan(Plan& plan, const Overload& overload, Call& call, c10::Stack& stac
   }
   if (plan.kind == Plan::Kind::kProgram) {
     std::vector<at::Tensor> aside;
-    if (fixed > 0 && call.tensors.size() > 1) detach_overlaps(overload, call, aside);
+    if (!call.overlapping.empty()) copy_overlapping_aside(call, aside);
     std::array<uint32_t, 4> philox{};
     if (overload.random) {
       std::optional<at::Generator> given;
@@ -565,7 +436,7 @@ void run_plan(Plan& plan, const Overload& overload, Call& call, c10::Stack& stac
       philox = generator_or_default(given, plan.device).reserve(plan.random_words);
     }
     queue(plan.device).submit([&](Command& command) {
-      command.plan = &plan;
+      command.plan = shared_plan;
       for (size_t i = 0; i < plan.inputs.size(); ++i)
         command.slices.push_back(plan.input_bytes[i] == 0
                                      ? placeholder_slice(plan.device)
@@ -591,19 +462,20 @@ void run_plan(Plan& plan, const Overload& overload, Call& call, c10::Stack& stac
 }  // namespace
 
 void LoweredKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, c10::Stack* stack) {
+  const DeviceUse use;
   const Overload& overload = *overload_;
   const size_t begin = stack->size() - overload.kinds.size();
   if (overload.prepare != nullptr) overload.prepare(*stack, begin);
   Call call(overload, *stack, begin);
   call.read();
   const uint64_t hash = hash_of(call.key);
-  Plan* plan = plans_->find(call.key, hash);
+  std::shared_ptr<Plan> plan = plans_->find(call.key, hash);
   if (plan == nullptr) plan = plans_->insert(call.key, hash, make_plan(op, overload, call, *stack, begin));
   if (plan->kind == Plan::Kind::kFallback) {
     run_on_host(op, stack, plan->reason, FallbackKind::kUnsupported);
     return;
   }
-  run_plan(*plan, overload, call, *stack, begin);
+  run_plan(plan, overload, call, *stack, begin);
 }
 
 }  // namespace trnsim::aten

@@ -1,12 +1,15 @@
 // trnsim._C: the thin Python face of libtrnsim_torch.so. Loading it registers the device.
+#include <c10/util/Exception.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <exception>
-#include <stdexcept>
 
 #include "device_plugin/aten/api.h"
+#include "device_plugin/aten/device_use.h"
 
 namespace py = pybind11;
 namespace api = trnsim::aten::api;
@@ -29,6 +32,22 @@ void wait_ended() {
   py::reinterpret_borrow<py::object>(clear_display)();
 }
 
+PyObject* class_of(const std::exception& e) {
+  if (dynamic_cast<const c10::IndexError*>(&e) != nullptr) return PyExc_IndexError;
+  if (dynamic_cast<const c10::ValueError*>(&e) != nullptr) return PyExc_ValueError;
+  if (dynamic_cast<const c10::TypeError*>(&e) != nullptr) return PyExc_TypeError;
+  if (dynamic_cast<const c10::NotImplementedError*>(&e) != nullptr) return PyExc_NotImplementedError;
+  return PyExc_RuntimeError;
+}
+
+// Lets Ctrl-C end a wait for the device. Python handles signals in the main thread only.
+void check_signals() {
+  static thread_local const bool is_main = syscall(SYS_gettid) == getpid();
+  if (!is_main || Py_IsInitialized() == 0) return;
+  const py::gil_scoped_acquire gil;
+  if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_C, m) {
@@ -39,13 +58,17 @@ PYBIND11_MODULE(_C, m) {
       throw;
     } catch (const py::error_already_set&) {
       throw;
-    } catch (const std::invalid_argument& e) {
-      PyErr_SetString(PyExc_ValueError, e.what());
     } catch (const std::exception& e) {
-      PyErr_SetString(PyExc_RuntimeError, first_part(e.what()).c_str());
+      PyErr_SetString(class_of(e), first_part(e.what()).c_str());
     }
   });
   const auto nogil = py::call_guard<py::gil_scoped_release>();
+  static const trnsim::aten::Interpreter kPython{
+      .check_signals = &check_signals,
+      .is_thread = [] { return Py_IsInitialized() != 0 && PyGILState_GetThisThreadState() != nullptr; },
+      .holds_lock = [] { return Py_IsInitialized() != 0 && PyGILState_Check() == 1; },
+  };
+  api::set_interpreter(&kPython);
 
   m.def("configure", &api::configure, nogil);
   m.def("runtime_report_json", &api::runtime_report_json, nogil);
@@ -78,6 +101,7 @@ PYBIND11_MODULE(_C, m) {
   m.def("fallback_ops", &api::fallback_ops);
 
   m.def("device_count", &api::device_count, nogil);
+  m.def("device_problem", &api::device_problem, nogil);
   m.def("is_initialized", &api::is_initialized);
   m.def("in_bad_fork", &api::in_bad_fork);
   m.def("init", &api::init, nogil);
@@ -86,14 +110,14 @@ PYBIND11_MODULE(_C, m) {
   m.def("set_device", &api::set_device);
   m.def("exchange_device", &api::exchange_device);
   m.def("synchronize", &api::synchronize, nogil);
-  m.def("hbm_bytes", &api::hbm_bytes);
+  m.def("hbm_bytes", &api::hbm_bytes, nogil);
   m.def("target", &api::target);
 
   m.def("memory_stats", &api::memory_stats);
   m.def("empty_cache", &api::empty_cache, nogil);
   m.def("reset_peak_memory_stats", &api::reset_peak_memory_stats);
   m.def("reset_accumulated_memory_stats", &api::reset_accumulated_memory_stats);
-  m.def("mem_get_info", &api::mem_get_info);
+  m.def("mem_get_info", &api::mem_get_info, nogil);
 
   m.def("manual_seed", &api::manual_seed);
   m.def("seed", &api::seed);

@@ -205,9 +205,6 @@ void finish(Overload& o) {
     reads_tensor |= !is_result && (o.kinds[i] == ArgKind::kTensor || o.kinds[i] == ArgKind::kTensorList);
   }
   o.shape_from_scalars = o.is_out && !reads_tensor;
-  static const std::set<std::string_view> kMoving = {"aten::cat", "aten::gather", "aten::index_select",
-                                                     "aten::kthvalue", "aten::take"};
-  o.moves_elements = kMoving.count(o.functional) != 0;
   o.prepare = prepare_for(o.functional);
 }
 

@@ -53,7 +53,6 @@ struct Overload {
   bool is_out = false;           // out= form: results may be resized
   bool ignores_self = false;     // the first argument is only written
   bool random = false;
-  bool moves_elements = false;      // results must not share memory with inputs
   bool shape_from_scalars = false;  // arange and its like: scalar values are part of the key
   int generator = -1;
   PrepareFn prepare = nullptr;

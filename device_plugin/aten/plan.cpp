@@ -2,11 +2,16 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <atomic>
+#include <charconv>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <limits>
+#include <string_view>
+#include <unordered_set>
 
 #include "device_plugin/aten/program_store.h"
 #include "device_plugin/aten/queue.h"
@@ -16,12 +21,15 @@ namespace {
 
 std::atomic<uint64_t> hits{0}, misses{0}, compiles{0}, compile_us{0};
 
-// All plans with a program, for release_bindings.
+// The plans in caches, by device. A plan leaves it in its destructor, so what is found under the lock is memory that
+// exists; whether it is still in use, its shared_ptr knows.
 std::mutex registry_mutex;
-std::unordered_map<int, std::vector<Plan*>>& registry() {
-  static auto* plans = new std::unordered_map<int, std::vector<Plan*>>;
+std::unordered_map<int, std::unordered_set<Plan*>>& registry() {
+  static auto* plans = new std::unordered_map<int, std::unordered_set<Plan*>>;
   return *plans;
 }
+
+std::atomic<uint64_t> use_clock{0};  // counts uses of plans
 
 void bind(Plan& plan, Plan::Binding& binding, const Slice& slice) {
   const Nrt& api = nrt();
@@ -91,9 +99,35 @@ void load_program(Plan& plan, compiler::Graph graph) {
     check(api.nrt_add_tensor_to_tensor_set(plan.input_set, "params", plan.params), "binding parameters");
   }
   plan.kind = Plan::Kind::kProgram;
-  std::lock_guard lock(registry_mutex);
-  registry()[plan.device].push_back(&plan);
 }
+
+namespace {
+
+// A check that the program itself made names the class of the CPU's error and its words; anything else is an error of
+// the device.
+[[noreturn]] void throw_execution_error(const Plan& plan, NrtStatus status) {
+  const std::string text = describe(status);
+  const std::string where = c10::str(plan.name, " on neuron:", static_cast<int>(plan.device));
+  const std::string advice =
+      launch_blocking() ? "."
+                        : ". Execution is asynchronous, so this call is not the one that failed; set "
+                          "NEURON_LAUNCH_BLOCKING=1 to get the error on its own line.";
+  constexpr std::string_view kCheck = "check failed: ";
+  const size_t begin = text.find(kCheck), end = text.find("; found by ");
+  if (begin != std::string::npos && end != std::string::npos) {
+    const std::string check = text.substr(begin + kCheck.size(), end - begin - kCheck.size());
+    const size_t colon = check.find(": ");
+    const std::string error = check.substr(0, colon);
+    const std::string words = check.substr(colon == std::string::npos ? 0 : colon + 2);
+    const std::string message = c10::str(words, " (in ", where, text.substr(end), ")", advice);
+    TORCH_CHECK_INDEX(error != "IndexError", message);
+    TORCH_CHECK_VALUE(error != "ValueError", message);
+    TORCH_CHECK(false, message);
+  }
+  TORCH_CHECK(false, "neuron: error while executing ", where, ": ", text, advice);
+}
+
+}  // namespace
 
 void execute_plan(Plan& plan, c10::ArrayRef<Slice> slices, c10::ArrayRef<uint32_t> params) {
   const Nrt& api = nrt();
@@ -115,10 +149,7 @@ void execute_plan(Plan& plan, c10::ArrayRef<Slice> slices, c10::ArrayRef<uint32_
   }
   const NrtStatus status = api.nrt_execute(plan.model, plan.input_set, plan.output_set);
   if (status == kNrtSuccess || status == kNrtCompletedWithNumErr) return;
-  TORCH_CHECK(
-      false, "neuron: error while executing ", plan.name, ": ", describe(status),
-      ". Execution is asynchronous, so this call is not the one that failed; set NEURON_LAUNCH_BLOCKING=1 to "
-      "get the error on its own line.");
+  throw_execution_error(plan, status);
 }
 
 void release_bindings(c10::DeviceIndex device) {
@@ -134,7 +165,22 @@ void release_bindings(c10::DeviceIndex device) {
   });
 }
 
-Plan* PlanCache::find(const PlanKey& key, uint64_t hash) {
+Plan::~Plan() {
+  {
+    std::lock_guard lock(registry_mutex);
+    registry()[device].erase(this);
+  }
+  if (kind != Kind::kProgram || DeviceUse::ended()) return;  // the runtime's end has unloaded everything
+  const Nrt& api = nrt();
+  for (Binding& binding : bindings)
+    if (binding.slice != nullptr) api.nrt_tensor_free(&binding.slice);
+  api.nrt_destroy_tensor_set(&input_set);
+  api.nrt_destroy_tensor_set(&output_set);
+  if (params != nullptr) api.nrt_tensor_free(&params);
+  api.nrt_unload(model);
+}
+
+std::shared_ptr<Plan> PlanCache::find(const PlanKey& key, uint64_t hash) {
   std::lock_guard lock(mutex_);
   auto [it, end] = entries_.equal_range(hash);
   for (; it != end; ++it) {
@@ -142,17 +188,80 @@ Plan* PlanCache::find(const PlanKey& key, uint64_t hash) {
     if (stored.size() == key.size() &&
         std::memcmp(stored.data(), key.data(), key.size() * sizeof(uint64_t)) == 0) {
       hits.fetch_add(1, std::memory_order_relaxed);
-      return it->second.plan.get();
+      it->second.plan->last_use.store(use_clock.fetch_add(1, std::memory_order_relaxed),
+                                      std::memory_order_relaxed);
+      return it->second.plan;
     }
   }
   misses.fetch_add(1, std::memory_order_relaxed);
   return nullptr;
 }
 
-Plan* PlanCache::insert(const PlanKey& key, uint64_t hash, std::unique_ptr<Plan> plan) {
+std::shared_ptr<Plan> PlanCache::insert(const PlanKey& key, uint64_t hash, std::shared_ptr<Plan> plan) {
+  {
+    std::lock_guard lock(mutex_);
+    auto [it, end] = entries_.equal_range(hash);
+    for (; it != end; ++it)
+      if (std::equal(key.begin(), key.end(), it->second.key.begin(), it->second.key.end()))
+        return it->second.plan;
+    plan->cache = this;
+    plan->hash = hash;
+    plan->last_use = use_clock.fetch_add(1);
+    entries_.emplace(hash, Entry{std::vector<uint64_t>(key.begin(), key.end()), plan});
+  }
+  {
+    std::lock_guard lock(registry_mutex);
+    registry()[plan->device].insert(plan.get());
+  }
+  make_room(plan->device);
+  return plan;
+}
+
+// An eighth goes at once, so that looking for the oldest ones is cheap per plan.
+void PlanCache::make_room(c10::DeviceIndex device) {
+  // Plans end after the lock is released: their destructor takes it.
+  std::vector<std::shared_ptr<Plan>> victims, survivors;
+  {
+    std::lock_guard lock(registry_mutex);
+    const std::unordered_set<Plan*>& plans = registry()[device];
+    const size_t limit = max_plans();
+    if (plans.size() <= limit) return;
+    for (Plan* p : plans)
+      if (std::shared_ptr<Plan> alive = p->weak_from_this().lock()) victims.push_back(std::move(alive));
+    const size_t excess = std::min(victims.size(), plans.size() - limit + limit / 8);
+    std::nth_element(victims.begin(), victims.begin() + static_cast<std::ptrdiff_t>(excess), victims.end(),
+                     [](const auto& a, const auto& b) { return a->last_use.load() < b->last_use.load(); });
+    survivors.assign(std::make_move_iterator(victims.begin() + static_cast<std::ptrdiff_t>(excess)),
+                     std::make_move_iterator(victims.end()));
+    victims.resize(excess);
+  }
+  for (const std::shared_ptr<Plan>& victim : victims) victim->cache->erase(*victim);
+}
+
+void PlanCache::erase(const Plan& plan) {
   std::lock_guard lock(mutex_);
-  Entry entry{std::vector<uint64_t>(key.begin(), key.end()), std::move(plan)};
-  return entries_.emplace(hash, std::move(entry))->second.plan.get();
+  auto [it, end] = entries_.equal_range(plan.hash);
+  for (; it != end; ++it)
+    if (it->second.plan.get() == &plan) {
+      entries_.erase(it);
+      return;
+    }
+}
+
+size_t max_plans() {
+  static const size_t limit = [] {
+    constexpr size_t kDefault = 4096;
+    const char* variable = std::getenv("NEURON_EAGER_MODEL_CACHE_SIZE");
+    if (variable == nullptr || *variable == 0) return kDefault;
+    const std::string_view text = variable;
+    size_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    TORCH_CHECK_VALUE(error == std::errc() && end == text.data() + text.size() && value > 0,
+                      "user error: NEURON_EAGER_MODEL_CACHE_SIZE=", text,
+                      " is not a number of programs; give a positive integer or unset it.");
+    return value;
+  }();
+  return limit;
 }
 
 uint64_t hash_of(const PlanKey& key) {

@@ -7,6 +7,7 @@
 #include <c10/util/ArrayRef.h>
 #include <c10/util/SmallVector.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -26,7 +27,16 @@ struct TensorMeta {
 };
 size_t extent_bytes(c10::IntArrayRef sizes, c10::IntArrayRef strides, size_t item_bytes);
 
-struct Plan {
+class PlanCache;
+
+// Shared by the cache, the calls that use it and their entries in the queue: a plan that the cache has dropped stays
+// loaded until the last entry has run.
+struct Plan : std::enable_shared_from_this<Plan> {
+  Plan() = default;
+  Plan(const Plan&) = delete;
+  Plan& operator=(const Plan&) = delete;
+  ~Plan();  // unloads the program
+
   enum class Kind : uint8_t {
     kProgram,
     kNothing,   // every result is empty
@@ -44,6 +54,10 @@ struct Plan {
   c10::SmallVector<size_t, 8> input_bytes;
   int num_params = 0;
   uint64_t random_words = 0;  // how far a call advances the generator
+
+  PlanCache* cache = nullptr;  // that holds it, under ...
+  uint64_t hash = 0;           // ... this hash
+  std::atomic<uint64_t> last_use{0};
 
   // Bound program; touched by the executing thread only.
   struct Binding {
@@ -76,18 +90,26 @@ using PlanKey = c10::SmallVector<uint64_t, 64>;
 
 class PlanCache {
  public:
-  Plan* find(const PlanKey& key, uint64_t hash);
-  Plan* insert(const PlanKey& key, uint64_t hash, std::unique_ptr<Plan> plan);
+  std::shared_ptr<Plan> find(const PlanKey& key, uint64_t hash);  // null: a miss
+  // Returns the plan that is in the cache afterwards: that of another thread when it came first. May drop the least
+  // recently used plans of the device, of any operator (max_plans).
+  std::shared_ptr<Plan> insert(const PlanKey& key, uint64_t hash, std::shared_ptr<Plan> plan);
 
  private:
   struct Entry {
     std::vector<uint64_t> key;
-    std::unique_ptr<Plan> plan;
+    std::shared_ptr<Plan> plan;
   };
+  static void make_room(c10::DeviceIndex device);
+  void erase(const Plan& plan);
+
   std::mutex mutex_;
   std::unordered_multimap<uint64_t, Entry> entries_;
 };
 uint64_t hash_of(const PlanKey& key);
+
+// Plans a device keeps: NEURON_EAGER_MODEL_CACHE_SIZE, or 4096.
+size_t max_plans();
 
 struct CacheCounters {
   uint64_t hits = 0, misses = 0, compiles = 0, compile_us = 0;

@@ -5,11 +5,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <list>
 #include <mutex>
+#include <optional>
+#include <string_view>
+#include <system_error>
 #include <unordered_map>
 
 #include "device_plugin/aten/runtime_link.h"
@@ -118,12 +123,22 @@ std::shared_ptr<const std::vector<uint8_t>> read_cache(const std::string& path, 
   return program;
 }
 
-// A cache that cannot be written is no error: the program is there, the next process compiles again.
+// A cache that cannot be written is no error: the program is there, the next process compiles again. It says so once.
+void warn_unwritable(const std::string& path, const std::string& why) {
+  TORCH_WARN_ONCE(
+      "neuron: the folder of TORCH_NEURONX_NEFF_CACHE_DIR cannot be written: ", path, ": ", why,
+      ". Programs are compiled again in every process; name a folder that can be written, or unset the "
+      "variable.");
+}
+
 void write_cache(const std::string& path, const std::string& content, const std::vector<uint8_t>& program) {
-  std::error_code ignored;
-  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
+  std::error_code failed, ignored;
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  std::filesystem::create_directories(folder, failed);
+  if (failed) return warn_unwritable(folder.string(), failed.message());
   const std::string temporary = path + "." + std::to_string(getpid()) + ".tmp";
   {
+    errno = 0;
     std::ofstream out(temporary, std::ios::binary);
     const uint64_t content_bytes = content.size(), program_bytes = program.size();
     out.write(kMagic, sizeof kMagic);
@@ -132,14 +147,59 @@ void write_cache(const std::string& path, const std::string& content, const std:
     out.write(content.data(), static_cast<std::streamsize>(content.size()));
     out.write(reinterpret_cast<const char*>(program.data()), static_cast<std::streamsize>(program.size()));
     if (!out.flush()) {
+      const std::string why = errno != 0 ? std::generic_category().message(errno) : "writing failed";
       out.close();
       std::filesystem::remove(temporary, ignored);
-      return;
+      return warn_unwritable(temporary, why);
     }
   }
-  std::filesystem::rename(temporary, path, ignored);
-  if (ignored) std::filesystem::remove(temporary, ignored);
+  std::filesystem::rename(temporary, path, failed);
+  if (!failed) return;
+  std::filesystem::remove(temporary, ignored);
+  warn_unwritable(path, failed.message());
 }
+
+// Programs of this process by content. What was not used for the longest time goes when they get too large; plans keep
+// what they have loaded.
+class ProgramStore {
+ public:
+  std::optional<StoredProgram> find(const std::string& content) {
+    std::lock_guard lock(mutex_);
+    auto it = entries_.find(content);
+    if (it == entries_.end()) return std::nullopt;
+    order_.splice(order_.begin(), order_, it->second);
+    return order_.front().program;
+  }
+
+  void insert(const std::string& content, const StoredProgram& program) {
+    std::lock_guard lock(mutex_);
+    if (entries_.count(content) != 0) return;
+    order_.push_front({content, program});
+    entries_.emplace(order_.front().content, order_.begin());
+    bytes_ += bytes_of(order_.front());
+    while (bytes_ > kMaxBytes && order_.size() > 1) {
+      bytes_ -= bytes_of(order_.back());
+      entries_.erase(order_.back().content);
+      order_.pop_back();
+    }
+  }
+
+ private:
+  static constexpr size_t kMaxBytes = size_t{256} << 20;
+  struct Entry {
+    std::string content;
+    StoredProgram program;
+  };
+  static size_t bytes_of(const Entry& e) {
+    return e.content.size() + e.program.message.size() +
+           (e.program.container == nullptr ? 0 : e.program.container->size());
+  }
+
+  std::mutex mutex_;
+  std::list<Entry> order_;  // the last used first
+  std::unordered_map<std::string_view, std::list<Entry>::iterator> entries_;
+  size_t bytes_ = 0;
+};
 
 }  // namespace
 
@@ -169,14 +229,9 @@ std::string graph_content(const compiler::Graph& graph) {
 }
 
 StoredProgram find_or_compile(const compiler::Graph& graph) {
-  static std::mutex mutex;
-  static auto* store = new std::unordered_map<std::string, StoredProgram>;
-  std::string content = graph_content(graph);
-  {
-    std::lock_guard lock(mutex);
-    auto it = store->find(content);
-    if (it != store->end()) return it->second;
-  }
+  static auto* store = new ProgramStore;
+  const std::string content = graph_content(graph);
+  if (std::optional<StoredProgram> known = store->find(content)) return *known;
   StoredProgram result;
   const compiler::Compiler& library = compiler_library();
   std::string identity = target() + '\n' + compiler_version() + '\n' + content;
@@ -197,10 +252,7 @@ StoredProgram find_or_compile(const compiler::Graph& graph) {
     if (!path.empty() && result.status == compiler::CompileResult::Status::kOk)
       write_cache(path, identity, *result.container);
   }
-  {
-    std::lock_guard lock(mutex);
-    store->emplace(std::move(content), result);
-  }
+  store->insert(content, result);
   result.compiled = compile;
   return result;
 }

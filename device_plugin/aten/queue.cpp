@@ -29,6 +29,7 @@ inline void pause_briefly() {
 // How long a thread looks for work, or for completion, before it sleeps: waking a thread costs more than most
 // programs.
 constexpr auto kSpin = std::chrono::microseconds(60);
+constexpr auto kWaitSlice = std::chrono::milliseconds(20);
 
 template <typename Done>
 bool spin_until(Done done) {
@@ -107,24 +108,19 @@ bool Queue::run_some() {
   const uint64_t next = completed_.load(std::memory_order_relaxed) + 1;
   if (submitted_.load(std::memory_order_acquire) < next) return false;
   Command& entry = ring_[next % kCapacity];
-  std::string error;
   try {
-    if (entry.plan != nullptr) {
+    if (dropping_.load(std::memory_order_relaxed)) {
+    } else if (entry.plan != nullptr) {
       execute_plan(*entry.plan, entry.slices, entry.params);
     } else {
       entry.call();
     }
-  } catch (const c10::Error& e) {
-    error = e.what_without_backtrace();
-  } catch (const std::exception& e) {
-    error = e.what();
-  }
-  if (!error.empty()) {
+  } catch (...) {
     std::lock_guard lock(error_mutex_);
-    if (error_.empty()) error_ = error;
+    if (error_ == nullptr) error_ = std::current_exception();
     has_error_ = true;
   }
-  entry.plan = nullptr;
+  entry.plan.reset();
   entry.call = nullptr;
   entry.slices.clear();
   entry.params.clear();
@@ -136,47 +132,57 @@ bool Queue::run_some() {
   return true;
 }
 
-void Queue::wait_for(uint64_t sequence) {
+void Queue::wait_for(uint64_t sequence, bool interruptible) {
+  using Clock = std::chrono::steady_clock;
   auto done = [&] { return completed_.load(std::memory_order_seq_cst) >= sequence; };
   if (done()) return;
   const WatchedWait watched;
+  auto next_check = Clock::now() + kWaitSlice;
   while (!done()) {
     // A waiting thread runs the entries itself when the worker is not at it: no thread has to be woken.
     if (executing_.try_lock()) {
       std::lock_guard lock(executing_, std::adopt_lock);
-      while (!done() && run_some()) {
+      while (!done() && Clock::now() < next_check && run_some()) {
       }
-      continue;
+    } else if (!spin_until(done)) {
+      std::unique_lock lock(sleep_mutex_);
+      waiting_.fetch_add(1, std::memory_order_seq_cst);
+      work_done_.wait_for(lock, kWaitSlice, done);
+      waiting_.fetch_sub(1);
     }
-    if (spin_until(done)) return;
-    std::unique_lock lock(sleep_mutex_);
-    waiting_.fetch_add(1, std::memory_order_seq_cst);
-    work_done_.wait_for(lock, std::chrono::milliseconds(20), done);
-    waiting_.fetch_sub(1);
+    if (Clock::now() < next_check) continue;
+    next_check = Clock::now() + kWaitSlice;
+    if (interruptible && interpreter() != nullptr && !done()) interpreter()->check_signals();
   }
 }
 
 void Queue::throw_error() {
   if (!has_error_.load(std::memory_order_acquire)) return;
-  std::string text;
+  std::exception_ptr error;
   {
     std::lock_guard lock(error_mutex_);
-    text.swap(error_);
+    error.swap(error_);
     has_error_ = false;
   }
-  TORCH_CHECK(false, text);
+  if (error != nullptr) std::rethrow_exception(error);
 }
 
 void Queue::synchronize() { synchronize_to(last_submitted()); }
 
 void Queue::synchronize_to(uint64_t sequence) {
-  wait_for(sequence);
+  const DeviceUse use;
+  wait_for(sequence, /*interruptible=*/true);
   throw_error();
 }
 
-void Queue::drain() noexcept { wait_for(last_submitted()); }
+void Queue::drain() noexcept { wait_for(last_submitted(), /*interruptible=*/false); }
 
 void Queue::stop() {
+  try {
+    wait_for(last_submitted(), /*interruptible=*/true);
+  } catch (...) {
+    dropping_ = true;
+  }
   stopping_ = true;
   wake_worker();
   if (worker_.joinable()) worker_.join();
@@ -200,7 +206,6 @@ Queue& queue(c10::DeviceIndex device) {
 bool queue_exists(c10::DeviceIndex device) { return queues[device].load() != nullptr; }
 
 void stop_all_queues() {
-  if (in_bad_fork()) return;
   for (auto& slot : queues)
     if (Queue* q = slot.load()) q->stop();
 }
@@ -238,9 +243,7 @@ c10::DeviceIndex checked_index(c10::Device device) {
   if (!device.has_index()) return thread_device;
   if (device.index() != thread_device || !initialized()) {
     const int count = device_count();
-    TORCH_CHECK(count > 0,
-                "no neuron device is available: the configuration or NEURON_RT_NUM_CORES / "
-                "NEURON_RT_VISIBLE_CORES leaves this process without a core");
+    TORCH_CHECK(count > 0, "no neuron device is available: ", device_problem());
     TORCH_CHECK(device.index() < count, "user error: invalid device index ", device, "; this process sees ",
                 count, " neuron device", count == 1 ? "" : "s",
                 " (NEURON_RT_VISIBLE_CORES, NEURON_RT_NUM_CORES and NEURON_LOGICAL_NC_CONFIG decide)");

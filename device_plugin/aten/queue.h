@@ -9,6 +9,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "device_plugin/aten/allocator.h"
+#include "device_plugin/aten/device_use.h"
 
 namespace trnsim::aten {
 
@@ -24,7 +26,7 @@ struct Plan;
 
 // One entry of the queue. Launches are the common case and stay free of allocations.
 struct Command {
-  Plan* plan = nullptr;               // a launch, or
+  std::shared_ptr<Plan> plan;         // a launch, or; keeps the program loaded until it has run
   std::function<void()> call;         // anything else; runs on the executing thread
   c10::SmallVector<Slice, 8> slices;  // inputs, then outputs
   c10::SmallVector<uint32_t, 8> params;
@@ -51,14 +53,17 @@ class Queue {
   uint64_t pending() const { return submitted_.load() - completed_.load(); }
   uint64_t last_submitted() const { return submitted_.load(std::memory_order_acquire); }
   c10::DeviceIndex device() const { return device_; }
-  void stop();  // at process exit: runs what is queued and ends the worker
+  // At process exit, when nobody submits any more: runs what is queued and ends the worker. An interrupt meanwhile
+  // drops the rest.
+  void stop();
 
  private:
   static constexpr size_t kCapacity = 1024;
 
   void worker_loop();
   bool run_some();  // by whoever holds executing_
-  void wait_for(uint64_t sequence);
+  // Interruptible: may throw what a signal handler of the interpreter throws.
+  void wait_for(uint64_t sequence, bool interruptible);
   void throw_error();
 
   const c10::DeviceIndex device_;
@@ -72,8 +77,9 @@ class Queue {
   std::atomic<int> waiting_{0};
   std::atomic<bool> stopping_{false};
   std::mutex error_mutex_;
-  std::string error_;
+  std::exception_ptr error_;  // the first one since the last synchronize()
   std::atomic<bool> has_error_{false};
+  std::atomic<bool> dropping_{false};
   std::thread worker_;
 
   void wake_worker();
@@ -81,11 +87,13 @@ class Queue {
 
 template <typename Fill>
 uint64_t Queue::submit(Fill&& fill) {
+  const DeviceUse use;
   uint64_t sequence;
   {
     std::lock_guard lock(submit_mutex_);
     sequence = submitted_.load(std::memory_order_relaxed) + 1;
-    if (sequence > kCapacity) wait_for(sequence - kCapacity);  // full: wait for the oldest entry
+    // Full: wait for the oldest entry. Others wait for this lock, so Python must not be asked anything here.
+    if (sequence > kCapacity) wait_for(sequence - kCapacity, /*interruptible=*/false);
     Command& entry = ring_[sequence % kCapacity];
     fill(entry);
     submitted_.store(sequence, std::memory_order_seq_cst);

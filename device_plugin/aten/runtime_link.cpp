@@ -71,11 +71,6 @@ Nrt open_nrt() {
 
 std::mutex state_mutex;
 std::atomic<bool> is_initialized{false};
-std::atomic<bool> forked_after_use{false};
-
-void note_fork_in_child() {
-  if (is_initialized.load()) forked_after_use = true;
-}
 
 std::string lower_case(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
@@ -124,10 +119,6 @@ void configure(const std::string& config, const std::string& overrides, const st
 }
 
 void ensure_initialized() {
-  TORCH_CHECK(
-      !forked_after_use.load(),
-      "user error: the neuron device was used before fork(), and a forked child cannot use it. Start workers "
-      "with multiprocessing's 'spawn' method, or touch the device only in the child.");
   if (is_initialized.load(std::memory_order_acquire)) return;
   std::lock_guard lock(state_mutex);
   if (is_initialized.load()) return;
@@ -135,28 +126,56 @@ void ensure_initialized() {
   const std::string version = std::to_string(TORCH_VERSION_MAJOR) + "." + std::to_string(TORCH_VERSION_MINOR);
   check(api.nrt_init(kNrtFrameworkPytorch, version.c_str(), "trnsim"), "starting the neuron device");
   static std::once_flag fork_handler;
-  std::call_once(fork_handler, [] { pthread_atfork(nullptr, nullptr, note_fork_in_child); });
+  std::call_once(fork_handler, [] { pthread_atfork(nullptr, nullptr, &DeviceUse::note_fork_in_child); });
   is_initialized.store(true, std::memory_order_release);
 }
 
 bool initialized() { return is_initialized.load(std::memory_order_acquire); }
-bool in_bad_fork() { return forked_after_use.load(); }
-
 void close() {
   std::lock_guard lock(state_mutex);
-  if (!is_initialized.load() || forked_after_use.load()) return;
-  nrt().nrt_close();
+  if (is_initialized.load()) nrt().nrt_close();
 }
 
-int device_count() {
+namespace {
+
+struct Devices {
+  int count = 0;
+  std::string problem;
+};
+
+Devices find_devices() noexcept {
+  Devices found;
   try {
     uint32_t count = 0;
-    if (nrt().nrt_get_visible_vnc_count(&count) != kNrtSuccess) return 0;
+    const NrtStatus status = nrt().nrt_get_visible_vnc_count(&count);
+    if (status != kNrtSuccess) {
+      found.problem = describe(status);
+    } else if (count == 0) {
+      found.problem =
+          "user error: NEURON_RT_VISIBLE_CORES, NEURON_RT_NUM_CORES or the configuration leaves this process "
+          "without a core";
+    }
     // c10::DeviceIndex is 8 bits wide: what lies beyond cannot be named by a PyTorch process.
-    return static_cast<int>(std::min<uint32_t>(count, 127));
-  } catch (...) {
-    return 0;
+    if (status == kNrtSuccess) found.count = static_cast<int>(std::min<uint32_t>(count, 127));
+  } catch (const c10::Error& e) {
+    found.problem = e.what_without_backtrace();
+  } catch (const std::exception& e) {
+    found.problem = e.what();
   }
+  return found;
+}
+
+}  // namespace
+
+int device_count() { return find_devices().count; }
+
+std::string device_problem() { return find_devices().problem; }
+
+void report_device_problem() {
+  static std::atomic<bool> reported{false};
+  if (reported.load(std::memory_order_relaxed)) return;
+  const std::string problem = device_problem();
+  if (!problem.empty() && !reported.exchange(true)) TORCH_WARN("no neuron device is available: ", problem);
 }
 
 const std::string& target() {

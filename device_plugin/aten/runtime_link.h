@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 
+#include "device_plugin/aten/device_use.h"
 #include "device_plugin/compiler/compiler.h"
 
 namespace trnsim::aten {
@@ -61,13 +62,16 @@ const compiler::Compiler& compiler_library();
 void configure(const std::string& config, const std::string& overrides, const std::string& mode,
                const std::string& check);
 
-// nrt_init on first use; throws in a forked child of a process that had used the device.
+// nrt_init on first use.
 void ensure_initialized();
 bool initialized();
-bool in_bad_fork();
 void close();
 
-int device_count();           // never throws and never starts the simulator
+// Never throw and never start the simulator. A runtime that refuses its configuration gives 0 devices and its words
+// as the problem; report_device_problem() warns with them, once per process.
+int device_count();
+std::string device_problem();
+void report_device_problem();
 const std::string& target();  // "trn2", "trn3": what programs are compiled for
 bool time_only();             // TRNSIM_MODE=time: values are not computed, device memory must not be touched
 bool launch_blocking();       // NEURON_LAUNCH_BLOCKING

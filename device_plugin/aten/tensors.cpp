@@ -215,6 +215,7 @@ bool non_overlapping_and_dense(const at::TensorBase& t) {
 }
 
 void resize_storage(const c10::Storage& storage, size_t bytes) {
+  const DeviceUse use;
   TORCH_CHECK(storage.resizable(), "Trying to resize storage that is not resizable");
   const c10::DeviceIndex device = storage.device().index();
   c10::DataPtr fresh = allocate_on(device, bytes);

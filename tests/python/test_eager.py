@@ -135,26 +135,6 @@ def test_row_35_in_place_on_views():
     both(lambda m: m.view(-1)[5:].clamp_(3, 17), m)
 
 
-def test_row_35_overlapping_operands():
-    """A result that partly overlaps an operand is computed as if the operand had been copied first."""
-
-    def check(function, reference, host):
-        device = host.to("neuron")
-        function(device)
-        reference(host)
-        torch.testing.assert_close(device.cpu(), host)
-
-    check(lambda m: m[1:].copy_(m[:-1]), lambda m: m[1:].copy_(m[:-1].clone()), torch.arange(300.0))
-    check(
-        lambda m: torch.add(m[:, :-1], 1, out=m[:, 1:]),
-        lambda m: m[:, 1:].copy_(m[:, :-1].clone() + 1),
-        torch.arange(48.0).reshape(6, 8),
-    )
-    check(lambda m: m[1:].mul_(m[:-1]), lambda m: m[1:].mul_(m[:-1].clone()), torch.arange(1.0, 200.0))
-    check(lambda m: m.add_(m), lambda m: m.add_(m.clone()), torch.arange(48.0).reshape(6, 8))
-    check(lambda m: torch.mm(m, m, out=m), lambda m: m.copy_(m @ m), torch.arange(36.0).reshape(6, 6))
-
-
 def test_out_tensors_are_resized_and_bound():
     x = torch.arange(12.0, device="neuron").reshape(3, 4)
     out = torch.empty(0, device="neuron")

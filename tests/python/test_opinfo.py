@@ -60,16 +60,9 @@ REFUSED = {
     ("to_sparse", "values"): "the device has no sparse tensors",
     ("mode", "out"): "PyTorch wants a CPU, CUDA or XPU tensor",
     ("narrow_copy", "out"): "runs on the host, where PyTorch writes a strided out= as if it were contiguous",
-    (
-        "_batch_norm_with_update",
-        "values",
-        "bfloat16",
-    ): "saved statistics are float32; the CPU's backward wants bfloat16",
     ("masked.amax", "values", "int64"): "the smallest int64 of an empty row does not survive 32 bits",
     ("masked.amin", "values", "int64"): "the largest int64 of an empty row does not survive 32 bits",
     ("masked.logsumexp", "values", "int64"): "the smallest int64 of an empty row does not survive 32 bits",
-    ("diagonal_copy", "errors"): "PyTorch's shape function raises RuntimeError, its CPU kernel IndexError",
-    ("aminmax", "errors"): "PyTorch's shape function accepts an out= of another type, its CPU kernel does not",
 }
 
 HOST_OPERATORS = set((Path(__file__).parent / "host_operators.txt").read_text().split())

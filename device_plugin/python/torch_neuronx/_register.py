@@ -50,19 +50,21 @@ def _print_from_host(torch):
 
 
 def _finish(native):
-    # The report ends with the runtime, which writes its own part of TRNSIM_JSON when it closes: ours comes last.
-    path = os.environ.get("TRNSIM_JSON")
-    if path and native.is_initialized() and not native.in_bad_fork():
-        import json
+    try:
+        # The report ends with the runtime, which writes its own part of TRNSIM_JSON when it closes: ours comes last.
+        path = os.environ.get("TRNSIM_JSON")
+        if path and native.is_initialized() and not native.in_bad_fork():
+            import json
 
-        import trnsim
+            import trnsim
 
-        report = trnsim.report()
+            report = trnsim.report()
+            native.shutdown()
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump(report, file, indent=2)
+                file.write("\n")
+    finally:  # also after Ctrl-C
         native.shutdown()
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump(report, file, indent=2)
-            file.write("\n")
-    native.shutdown()
 
 
 def register():

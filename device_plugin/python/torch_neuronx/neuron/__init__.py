@@ -1,5 +1,7 @@
 """``torch.neuron``: the functions PyTorch and user code expect of a device module."""
 
+import warnings
+
 import torch
 
 from trnsim import _C
@@ -51,19 +53,25 @@ from .streams import (
     wait_stream,
 )
 
+_problem_reported = False
+
 
 def is_available():
-    return _C.device_count() > 0
+    """Whether this process has a device. Warns once with the reason when it has none."""
+    global _problem_reported
+    if _C.device_count() > 0:
+        return True
+    if not _problem_reported:
+        _problem_reported = True
+        warnings.warn(f"no neuron device is available: {_C.device_problem()}", stacklevel=2)
+    return False
 
 
 def device_count():
-    """Number of logical NeuronCores of this process. Raises RuntimeError when there is none."""
+    """Number of logical NeuronCores of this process. Raises RuntimeError with the reason when there is none."""
     count = _C.device_count()
     if count == 0:
-        raise RuntimeError(
-            "no neuron device is available: NEURON_RT_VISIBLE_CORES, NEURON_RT_NUM_CORES or the configuration leaves "
-            "this process without a core"
-        )
+        raise RuntimeError(f"no neuron device is available: {_C.device_problem()}")
     return count
 
 

@@ -1,4 +1,4 @@
-"""Streams and events. All streams of a device run in one order; times are simulated."""
+"""Streams and events. All streams of a device are one queue, in the order of the calls; times are simulated."""
 
 import torch
 

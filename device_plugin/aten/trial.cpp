@@ -1,0 +1,217 @@
+#include "device_plugin/aten/trial.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/MemoryOverlap.h>
+#include <ATen/core/List.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+#include <string_view>
+#include <unordered_map>
+
+#include "device_plugin/aten/tensors.h"
+
+namespace trnsim::aten {
+namespace {
+
+// Equal device tensors become one stand-in, so that in-place results are recognised; tensors that share memory become
+// views of one stand-in memory, so that overlaps are.
+class StandIns {
+ public:
+  explicit StandIns(c10::Device device, bool shrunk = false) : device_(device), shrunk_(shrunk) {}
+
+  void share_memory(c10::ArrayRef<const at::Tensor*> tensors) {
+    for (const at::Tensor* tensor : tensors) {
+      const at::Tensor& t = *tensor;
+      Memory& memory = memories_[t.storage().unsafeGetStorageImpl()];
+      const size_t begin = begin_bytes(t) / kAlignment * kAlignment,
+                   end = begin_bytes(t) + tensor_extent_bytes(t);
+      memory.begin = memory.end == 0 ? begin : std::min(memory.begin, begin);
+      memory.end = std::max(memory.end, end);
+    }
+  }
+
+  c10::IValue of(const c10::IValue& v) {
+    if (v.isTensor()) return of(v.toTensor());
+    if (v.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const c10::IValue& e : v.toListRef()) list.push_back(of(e.toTensor()));
+      return list;
+    }
+    if (v.isOptionalTensorList()) {
+      c10::List<std::optional<at::Tensor>> list;
+      for (const c10::IValue& e : v.toListRef())
+        list.push_back(e.isNone() ? std::optional<at::Tensor>() : of(e.toTensor()));
+      return list;
+    }
+    if (v.isGenerator()) return {};
+    if (v.isDevice()) return device_;
+    return v;
+  }
+
+  at::Tensor of(const at::Tensor& t) {
+    if (!t.defined()) return t;
+    at::Tensor& known = known_[t.unsafeGetTensorImpl()];
+    if (known.defined()) return known;
+    if (!on_device(t)) {
+      known = t;  // a host scalar keeps its value and its place in promotion
+      return known;
+    }
+    known = shrunk_ ? small(t) : view_like(t);
+    // Ones are in the domain of every function and a probability; zero is an index of every tensor with elements.
+    if (!device_.is_meta() && known.numel() > 0) {
+      if (c10::isFloatingType(t.scalar_type()) && non_overlapping_and_dense(known))
+        known.fill_(1);
+      else
+        std::memset(known.mutable_data_ptr(), 0, tensor_extent_bytes(known));
+    }
+    if (t.unsafeGetTensorImpl()->is_wrapped_number()) known.unsafeGetTensorImpl()->set_wrapped_number(true);
+    return known;
+  }
+
+  std::vector<at::Tensor> call(const c10::OperatorHandle& op, const c10::Stack& stack, size_t begin) {
+    c10::Stack copy;
+    copy.reserve(stack.size() - begin);
+    for (size_t i = begin; i < stack.size(); ++i) copy.push_back(of(stack[i]));
+    {
+      c10::impl::ExcludeDispatchKeyGuard guard(c10::autograd_dispatch_keyset | c10::autocast_dispatch_keyset |
+                                               c10::DispatchKeySet(c10::DispatchKey::ADInplaceOrView));
+      op.callBoxed(&copy);
+    }
+    std::vector<at::Tensor> results;
+    for (c10::IValue& v : copy) results.push_back(v.isNone() ? at::Tensor() : v.toTensor());
+    return results;
+  }
+
+ private:
+  static constexpr size_t kAlignment = 16;  // of the largest element
+
+  struct Memory {  // the part of a storage that the call touches
+    size_t begin = 0, end = 0;
+    at::Tensor bytes;
+  };
+
+  static size_t begin_bytes(const at::Tensor& t) {
+    return static_cast<size_t>(t.storage_offset()) * t.dtype().itemsize();
+  }
+
+  static at::Tensor small(const at::Tensor& t) {
+    std::vector<int64_t> sizes = t.sizes().vec();
+    for (int64_t& s : sizes) s = std::min<int64_t>(s, 2);
+    return at::detail::empty_cpu(sizes, t.scalar_type());
+  }
+
+  at::Tensor view_like(const at::Tensor& t) {
+    if (memories_.count(t.storage().unsafeGetStorageImpl()) == 0) share_memory({&t});
+    Memory& memory = memories_[t.storage().unsafeGetStorageImpl()];
+    if (!memory.bytes.defined()) {
+      const auto size = static_cast<int64_t>(memory.end - memory.begin);
+      memory.bytes = device_.is_meta() ? at::detail::empty_strided_meta({size}, {1}, at::kByte)
+                                       : at::detail::empty_strided_cpu({size}, {1}, at::kByte);
+    }
+    at::Tensor view = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(memory.bytes.storage()),
+                                                               memory.bytes.key_set(), t.dtype());
+    c10::TensorImpl* impl = view.unsafeGetTensorImpl();
+    impl->set_storage_offset(static_cast<int64_t>((begin_bytes(t) - memory.begin) / t.dtype().itemsize()));
+    impl->set_sizes_and_strides(t.sizes(), t.strides());
+    return view;
+  }
+
+  const c10::Device device_;
+  const bool shrunk_;
+  std::unordered_map<c10::TensorImpl*, at::Tensor> known_;
+  std::unordered_map<c10::StorageImpl*, Memory> memories_;
+};
+
+constexpr size_t kQuickTrialBytes = size_t{1} << 20;
+constexpr size_t kMaxTrialBytes = size_t{64} << 20;
+constexpr size_t kMaxOverlapTrialBytes = size_t{4} << 30;
+
+// Operators with statistics that are float32 here for every type, as on accelerators; the CPU wants the input's type.
+bool has_wide_statistics(std::string_view functional) {
+  return functional.find("batch_norm") != std::string_view::npos ||
+         functional.find("layer_norm") != std::string_view::npos ||
+         functional.find("group_norm") != std::string_view::npos;
+}
+
+// What the CPU lacks or finds in the stand-ins' values says nothing about the device.
+bool concerns_the_cpu_only(const Call& call, const std::string& text) {
+  auto says = [&](const char* words) { return text.find(words) != std::string::npos; };
+  if (says("ZeroDivisionError")) return call.tensors.size() > 1;  // else the divisor is a number of the call
+  return says("not implemented for") || says("on CPU") || says("not supported on the CPU");
+}
+
+// Complaints that hold for tensors of every size.
+bool is_about_types(const std::string& text) {
+  for (const char* words : {"cast", "dtype", "scalar type", "bool"})
+    if (text.find(words) != std::string::npos) return true;
+  return false;
+}
+
+// What kernels warn about, the shape function has said already.
+class Silence final : public c10::WarningHandler {
+ public:
+  void process(const c10::Warning&) override {}
+};
+
+bool may_overlap(const Overload& overload, const Call& call) {
+  for (int16_t w : overload.written) {
+    const int32_t written = call.refs[w].index;
+    if (written < 0) continue;
+    if (at::has_internal_overlap(*call.tensors[written]) != at::MemOverlap::No) return true;
+  }
+  return !call.overlapping.empty();
+}
+
+bool of_one_floating_type(const Call& call) {
+  return std::all_of(call.tensors.begin(), call.tensors.end(), [&](const at::Tensor* t) {
+    return at::isFloatingType(t->scalar_type()) && t->scalar_type() == call.tensors[0]->scalar_type();
+  });
+}
+
+}  // namespace
+
+std::vector<at::Tensor> meta_results(const c10::OperatorHandle& op, const Call& call, const c10::Stack& stack,
+                                     size_t begin) {
+  StandIns stand_ins(c10::kMeta);
+  stand_ins.share_memory(call.tensors);
+  return stand_ins.call(op, stack, begin);
+}
+
+void check_as_cpu(const c10::OperatorHandle& op, const Overload& overload, const Call& call,
+                  const c10::Stack& stack, size_t begin, bool suspected) {
+  if (!op.hasKernelForDispatchKey(c10::DispatchKey::CPU) &&
+      !op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd) &&
+      !op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional))
+    return;
+  if (!suspected && has_wide_statistics(overload.functional)) return;
+  if (!suspected && overload.random) {  // would move the state of the CPU's generator
+    for (int16_t w : overload.written) at::assert_no_internal_overlap(*call.tensors[call.refs[w].index]);
+    return;
+  }
+  size_t bytes = 0;
+  for (const at::Tensor* t : call.tensors) bytes += tensor_extent_bytes(*t);
+  size_t limit = kMaxTrialBytes;
+  if (may_overlap(overload, call))
+    limit = kMaxOverlapTrialBytes;
+  else if (!suspected && overload.written.empty() && of_one_floating_type(call))
+    limit = kQuickTrialBytes;
+  const bool shrunk = bytes > limit;
+  Silence silence;
+  const c10::WarningUtils::WarningHandlerGuard quiet(&silence);
+  try {
+    StandIns stand_ins(c10::kCPU, shrunk);
+    stand_ins.share_memory(call.tensors);
+    stand_ins.call(op, stack, begin);
+  } catch (const c10::NotImplementedError&) {
+  } catch (const c10::Error& e) {
+    const std::string text = e.what_without_backtrace();
+    if (concerns_the_cpu_only(call, text) || (shrunk && !is_about_types(text))) return;
+    throw;
+  }
+}
+
+}  // namespace trnsim::aten

@@ -1,0 +1,27 @@
+// Trial runs of an operator on tensors that stand in for those of the device: they give the metadata of results, and
+// the errors a user would get from PyTorch, in PyTorch's own words.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+
+#include <vector>
+
+#include "device_plugin/aten/call.h"
+
+namespace trnsim::aten {
+
+// Metadata of the results. Throws what PyTorch says about a wrong call, and c10::NotImplementedError when it has no
+// shape function for this one.
+std::vector<at::Tensor> meta_results(const c10::OperatorHandle& op, const Call& call, const c10::Stack& stack,
+                                     size_t begin);
+
+// Shape functions check less than kernels: this runs the CPU's kernel on neutral values of the same shapes, types and
+// overlaps, and throws what it complains about. Large tensors are stood in for by small ones, and only complaints about
+// types count then.
+// `suspected`: something has already refused the call, only the words are missing.
+void check_as_cpu(const c10::OperatorHandle& op, const Overload& overload, const Call& call,
+                  const c10::Stack& stack, size_t begin, bool suspected);
+
+}  // namespace trnsim::aten

@@ -1,0 +1,178 @@
+"""What the CPU refuses, the device refuses with the same class and words: overlapping writes, types, numbers."""
+
+import pytest
+import torch
+
+DEVICES = ("cpu", "neuron")
+
+
+def refusal(function, device):
+    """Class and first line of what the call raises; None when it works."""
+    try:
+        function(device)
+        if device == "neuron":
+            torch.neuron.synchronize()
+    except Exception as e:
+        return type(e), str(e).split("\n")[0]
+    return None
+
+
+def assert_refused_alike(function, words):
+    """Both devices refuse, twice (a refusal must not be cached), in the CPU's words."""
+    expected = refusal(function, "cpu")
+    assert expected is not None and words in expected[1], expected
+    for _ in range(2):
+        got = refusal(function, "neuron")
+        assert got is not None, "accepted"
+        assert got[0] is expected[0] and expected[1] in got[1], (got, expected)
+
+
+def matrix(device):
+    return torch.arange(36.0, device=device).reshape(6, 6)
+
+
+def long(values, device):
+    return torch.tensor(values, device=device)
+
+
+# ---- overlapping writes ------------------------------------------------------------------------------------------
+INTERNAL, PARTIAL = "more than one element of the written-to tensor", "some elements of the input tensor"
+
+OVERLAPS = {
+    "add_ expanded": (INTERNAL, lambda d: torch.ones(1, device=d).expand(3).add_(1)),
+    "mul_ expanded rows": (INTERNAL, lambda d: torch.ones(4, 1, device=d).expand(4, 3).mul_(2)),
+    "relu_ expanded": (INTERNAL, lambda d: torch.ones(1, device=d).expand(3).relu_()),
+    "copy_ expanded": (INTERNAL, lambda d: torch.ones(1, device=d).expand(3).copy_(torch.ones(3, device=d))),
+    "copy_ from the host, expanded": (INTERNAL, lambda d: torch.ones(1, device=d).expand(3).copy_(torch.ones(3))),
+    "uniform_ expanded": (INTERNAL, lambda d: torch.ones(1, device=d).expand(3).uniform_()),
+    "out= expanded": (INTERNAL, lambda d: torch.add(matrix(d)[0], 1, out=torch.ones(1, device=d).expand(6))),
+    "scatter_ expanded": (
+        INTERNAL,
+        lambda d: torch.ones(1, device=d).expand(3).scatter_(0, long([0, 1, 2], d), 2.0),
+    ),
+    "copy_ transposed": (PARTIAL, lambda d: (lambda a: a.copy_(a.t()))(matrix(d))),
+    "copy_ shifted": (PARTIAL, lambda d: (lambda a: a[1:].copy_(a[:-1]))(matrix(d))),
+    "add_ transposed": (PARTIAL, lambda d: (lambda a: a.add_(a.t()))(matrix(d))),
+    "mul_ shifted": (PARTIAL, lambda d: (lambda a: a[1:].mul_(a[:-1]))(matrix(d))),
+    "out= shifted": (PARTIAL, lambda d: (lambda a: torch.exp(a[1:], out=a[:-1]))(matrix(d))),
+    "gather out= input": (PARTIAL, lambda d: (lambda a: torch.gather(a, 0, a.long().mul_(0), out=a))(matrix(d))),
+    "cat out= input": (PARTIAL, lambda d: (lambda a: torch.cat([a[:3], a[3:]], out=a))(matrix(d))),
+    "index_select out= input": (
+        PARTIAL,
+        lambda d: (lambda a: torch.index_select(a, 0, long([5, 4, 3, 2, 1, 0], d), out=a))(matrix(d)),
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("case", OVERLAPS, ids=lambda name: name.replace(" ", "-"))
+def test_overlapping_writes_are_refused(case):
+    words, function = OVERLAPS[case]
+    assert_refused_alike(function, words)
+
+
+def test_overlap_is_decided_by_the_memory_of_each_call():
+    """Equal shapes and strides, once apart and once overlapping: two plans, whichever comes first."""
+    a = torch.zeros(40, device="neuron")
+    a[:8].add_(a[16:24])
+    for distance in (4, 1, 7):
+        with pytest.raises(RuntimeError, match=PARTIAL):
+            a[:8].add_(a[distance : distance + 8])
+    a[:8].add_(a[8:16] + 1)
+    assert a.sum().item() == 8
+
+
+def test_overlap_that_the_cpu_accepts_is_computed_as_if_copied():
+    for function in (
+        lambda a: a.add_(a),
+        lambda a: a.view(-1).mul_(a.view(-1)),
+        lambda a: a[:, 0].add_(a[:, 1]),
+        lambda a: a.fill_(2),
+        lambda a: a[:1].expand(3, 6).fill_(4),
+        lambda a: a[0, :1].expand(6).zero_(),
+    ):
+        host = matrix("cpu")
+        device = host.to("neuron")
+        function(host)
+        function(device)
+        torch.testing.assert_close(device.cpu(), host)
+    # Undefined on the CPU, whose kernel writes while it reads.
+    a = matrix("neuron")
+    torch.mm(a, a, out=a)
+    torch.testing.assert_close(a.cpu(), matrix("cpu") @ matrix("cpu"))
+
+
+# ---- types -------------------------------------------------------------------------------------------------------
+def ints(device, dtype=torch.int32):
+    return torch.arange(4, device=device).to(dtype)
+
+
+TYPES = {
+    "int mul_ float number": lambda d: ints(d).mul_(0.5),
+    "int mul_ float tensor": lambda d: ints(d).mul_(torch.ones(4, device=d)),
+    "int add_ float number": lambda d: ints(d).add_(0.5),
+    "int div_": lambda d: ints(d).div_(2),
+    "int addcmul_ float": lambda d: ints(d).addcmul_(torch.ones(4, device=d), torch.ones(4, device=d)),
+    "bool add_ int": lambda d: torch.ones(4, dtype=torch.bool, device=d).add_(1),
+    "bool sub_ bool": lambda d: (lambda b: b.sub_(b))(torch.ones(4, dtype=torch.bool, device=d)),
+    "float sub bool": lambda d: torch.ones(4, device=d) - torch.ones(4, dtype=torch.bool, device=d),
+    "out= of a smaller kind": lambda d: torch.mul(torch.ones(4, device=d), 2, out=ints(d)),
+    "neg out= of another type": lambda d: torch.neg(ints(d), out=ints(d, torch.int16)),
+    "isin out= of another type": lambda d: torch.isin(ints(d), ints(d), out=ints(d)),
+    "softmax out= of another type": lambda d: torch.softmax(torch.ones(4, device=d), 0, out=ints(d)),
+    "addmm of two types": lambda d: torch.addmm(
+        torch.ones(2, 2, dtype=torch.uint8, device=d), torch.ones(2, 2, device=d), torch.ones(2, 2, device=d)
+    ),
+    "masked_fill_ by numbers": lambda d: torch.ones(4, device=d).masked_fill_(torch.ones(4, device=d), 1.0),
+    "relu of bool": lambda d: torch.relu(torch.ones(4, dtype=torch.bool, device=d)),
+    "in-place broadcast of self": lambda d: torch.ones(5, 1, device=d).clamp_max_(torch.ones(5, 5, device=d)),
+    "softmax dimension": lambda d: torch.softmax(torch.ones(4, device=d), 300),
+    "int // 0": lambda d: ints(d) // 0,
+    "int % 0": lambda d: ints(d) % 0,
+    "large int mul_ float": lambda d: torch.ones(20_000_000, dtype=torch.int32, device=d).mul_(0.5),
+}
+
+
+@pytest.mark.parametrize("case", TYPES, ids=lambda name: name.replace(" ", "-"))
+def test_forbidden_types_are_refused(case):
+    assert_refused_alike(TYPES[case], "")
+
+
+NUMBERS = {
+    "full": lambda d, v: torch.full((2,), v, dtype=torch.uint8, device=d),
+    "fill_": lambda d, v: ints(d, torch.uint8).fill_(v),
+    "masked_fill": lambda d, v: ints(d, torch.uint8).masked_fill(torch.ones(4, dtype=torch.bool, device=d), v),
+    "pad": lambda d, v: torch.nn.functional.pad(ints(d, torch.uint8), (1, 1), value=v),
+    "threshold": lambda d, v: torch.nn.functional.threshold(ints(d, torch.uint8), 1, v),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_numbers_beyond_the_type_are_refused_and_others_are_not(name):
+    """One number may have made the plan; the next one is looked at all the same."""
+    function = NUMBERS[name]
+    for value in (7, 300, 9, 301):
+        if value > 255:
+            assert_refused_alike(lambda d: function(d, value), "without overflow")  # noqa: B023
+        else:
+            torch.testing.assert_close(function("neuron", value).cpu(), function("cpu", value))
+    for value in (300, 3):  # arithmetic wraps around on both
+        torch.testing.assert_close((ints("neuron", torch.uint8) + value).cpu(), ints("cpu", torch.uint8) + value)
+
+
+# ---- checks of programs (test_checks.py has the operators) ---------------------------------------------------------
+def test_a_check_of_a_program_has_its_class_at_every_way_to_wait():
+    def bad():
+        return torch.ones(3, 2, device="neuron")[torch.tensor([0, 7], device="neuron")]
+
+    for wait in (
+        lambda x: x.cpu(),
+        lambda x: x[0, 0].item(),
+        lambda x: torch.neuron.synchronize(),
+        lambda x: torch.accelerator.synchronize(),
+    ):
+        with pytest.raises(IndexError, match="index 7 is out of bounds for dimension 0 with size 3") as raised:
+            wait(bad())
+        assert "aten::index.Tensor on neuron:0" in str(raised.value)
+        assert "NEURON_LAUNCH_BLOCKING" in str(raised.value)
+    assert torch.ones(2, device="neuron").sum().item() == 2  # the device goes on
