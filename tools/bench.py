@@ -233,7 +233,18 @@ def fidelity(json_file: Path | None, page: Path | None) -> int:
                 json_file.write_text(json.dumps(result, indent=1) + "\n")
             if page:
                 page.write_text(fidelity_page(result))
+                (ROOT / "sim" / "runtime" / "measured_families.inc").write_text(measured_families(result))
     return code
+
+
+def measured_families(result: dict) -> str:
+    """The table behind the report's error band: family, mean error, shares of busy time."""
+    lines = ["// Families of measured kernels. Written by tools/bench fidelity --page; do not edit."]
+    for f in result["families"]:
+        if "shares" in f and f["rows"]:
+            shares = ", ".join(f"{s:.3f}" for s in f["shares"])
+            lines.append(f'{{"{f["family"]}", {f["mean_error"]:.4f}, {{{{{shares}}}}}}},')
+    return "\n".join(lines) + "\n"
 
 
 def fidelity_page(result: dict) -> str:

@@ -63,7 +63,8 @@ int main() {
   }
   std::vector<isa::Program> programs = {chip::probe::compute_chain(50000),
                                         chip::probe::matmul_pipeline(20000, isa::Dtype::kBF16),
-                                        chip::probe::matmul_pipeline(20000, isa::Dtype::kF32)};
+                                        chip::probe::matmul_pipeline(20000, isa::Dtype::kF32),
+                                        chip::probe::long_loop(1500000)};  // ten million instructions
   Total total;
   std::printf("{\"schema_version\": 1, \"programs\": [\n");
   for (size_t p = 0; p < programs.size(); ++p) {

@@ -116,20 +116,49 @@ HbmPort::HbmPort(const sc_core::sc_module_name& name) : sc_module(name) {}
 
 CoreModule::CoreModule(const sc_core::sc_module_name& name)
     : sc_module(name), semaphores("semaphores", *this), ports("ports"), hbm("hbm"), dma("dma", *this) {
+  SC_METHOD(dispatch);
+  sensitive << event_;
+  dont_initialize();
   static const char* const kNames[] = {"tensor", "vector", "scalar", "gpsimd", "sync"};
   for (size_t e = 0; e < engines.size(); ++e)
     engines[e] = new EngineModule(kNames[e], *this, static_cast<Engine>(e));
 }
 
-bool CoreModule::quiet_until(Ps at) const {
-  if (sc_core::sc_pending_activity_at_current_time()) return false;
-  const uint64_t next = sc_core::sc_time_stamp().value() + sc_core::sc_time_to_pending_activity().value();
-  return static_cast<uint64_t>(base_ + at) < next;
-}
-
-void CoreModule::notify(sc_core::sc_event& event, Ps at) {
-  const Ps delay = at - now();
-  event.notify(sc_core::sc_time::from_value(static_cast<uint64_t>(delay > 0 ? delay : 0)));
+// Lets the actors act in time order, up to the next activity of other modules.
+void CoreModule::dispatch() {
+  const Ps kernel_now = static_cast<Ps>(sc_core::sc_time_stamp().value()) - base_;
+  const auto resume_at = [&](Ps at) {
+    event_.notify(sc_core::sc_time::from_value(static_cast<uint64_t>(std::max<Ps>(at - kernel_now, 0))));
+  };
+  foreign_ = kNever;
+  if (sc_core::sc_pending_activity_at_current_time()) {
+    foreign_ = kernel_now;
+  } else if (sc_core::sc_pending_activity_at_future_time()) {
+    foreign_ = kernel_now + static_cast<Ps>(sc_core::sc_time_to_pending_activity().value());
+  }
+  Ps last = kernel_now;
+  for (;;) {
+    size_t actor = 0;
+    Ps next = kNever;
+    for (size_t a = 0; a < due_.size(); ++a) {
+      const bool sooner = due_[a] < next;
+      next = sooner ? due_[a] : next;
+      actor = sooner ? a : actor;
+    }
+    if (next == kNever) break;
+    if (next > foreign_ || (next == foreign_ && foreign_ > kernel_now)) {
+      resume_at(next);
+      return;
+    }
+    last = next;
+    due_[actor] = kNever;
+    if (actor == kDma) {
+      dma.act(next);
+    } else {
+      engines[actor]->act(next);
+    }
+  }
+  if (last > kernel_now) resume_at(last);  // the clock of the kernel follows
 }
 
 void CoreModule::fail(Status status, std::string message) {
@@ -147,9 +176,11 @@ TimingResult CoreModule::run(const TimedProgram& p, const config::Config& c, Dat
   base_ = static_cast<Ps>(sc_core::sc_time_stamp().value());
   semaphores.start_run();
   ports.start_run();
-  hbm.start_run(p.hbm_ps_per_byte);
+  hbm.start_run();
+  due_.fill(kNever);
   dma.start_run();
   for (EngineModule* e : engines) e->start_run();
+  event_.notify(sc_core::SC_ZERO_TIME);
 
   sc_core::sc_start();
 
@@ -158,9 +189,6 @@ TimingResult CoreModule::run(const TimedProgram& p, const config::Config& c, Dat
         std::any_of(engines.begin(), engines.end(), [](const EngineModule* e) { return !e->halted(); });
     if (stuck) fail(Status::kHang, explain_hang());
   }
-  for (EngineModule* e : engines) e->cancel();
-  dma.cancel();
-
   LaunchStats& s = result_.stats;
   Ps end = dma.last_completion();
   for (size_t e = 0; e < engines.size(); ++e) {

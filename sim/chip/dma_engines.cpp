@@ -6,20 +6,17 @@
 
 namespace trnsim::chip {
 
-DmaEngines::DmaEngines(const sc_core::sc_module_name& name, CoreModule& core) : sc_module(name), core_(core) {
-  SC_METHOD(process);
-  sensitive << event_;
-  dont_initialize();
-}
+DmaEngines::DmaEngines(const sc_core::sc_module_name& name, CoreModule& core)
+    : sc_module(name), core_(core) {}
 
 void DmaEngines::start_run() {
-  event_.cancel();
   armed_ = kNever;
   EngineState empty;
   empty.head.fill(-1);
   empty.tail.fill(-1);
   engines_.assign(static_cast<size_t>(core_.program->dma_engines), empty);
-  next_.assign(engines_.size(), kNever);
+  group_.assign((engines_.size() + kGroup - 1) / kGroup, kNever);
+  next_.assign(group_.size() * kGroup, kNever);
   nodes_.clear();
   free_node_ = -1;
   transfers_.clear();
@@ -120,8 +117,10 @@ void DmaEngines::trigger(int engine, uint32_t index, const TimedOp& op, Ps now) 
       e.occupied = static_cast<uint16_t>(e.occupied | (1u << op.queue));
     }
     e.tail[op.queue] = n;
-    Ps& next = next_[job.engine];
-    next = std::min(next, std::max(e.busy_until, ready));
+    const Ps next = std::min(next_[job.engine], std::max(e.busy_until, ready));
+    next_[job.engine] = next;
+    Ps& group = group_[job.engine / kGroup];
+    group = std::min(group, next);
     soonest = std::min(soonest, next);
     ready += program.dma_stagger;
   }
@@ -131,29 +130,30 @@ void DmaEngines::trigger(int engine, uint32_t index, const TimedOp& op, Ps now) 
 void DmaEngines::arm(Ps at) {
   if (at >= armed_) return;
   armed_ = at;
-  core_.notify(event_, at);
+  core_.notify(CoreModule::kDma, at);
 }
 
 // Nothing triggered from now on reaches the engines before the lookahead has passed, so everything up to
 // there can be decided at once, in time order.
-void DmaEngines::process() {
+void DmaEngines::act(Ps now) {
   armed_ = kNever;
-  Ps now = core_.now();
-  const Ps lookahead = std::max<Ps>(core_.program->dma_lookahead - 1, 0);
+  const Ps lookahead = core_.run_ahead ? std::max<Ps>(core_.program->dma_lookahead - 1, 0) : 0;
   for (;;) {
     if (core_.failed()) return;
     const Ps horizon = now + lookahead;
     Ps next = kNever;
     for (;;) {
-      size_t first = 0;
+      // Selected without branches: the order is not predictable. Of equal times the lowest number wins.
+      size_t group = 0;
       next = kNever;
-      for (size_t e = 0; e < next_.size(); ++e) {
-        if (next_[e] < next) {
-          next = next_[e];
-          first = e;
-        }
+      for (size_t g = 0; g < group_.size(); ++g) {
+        const bool sooner = group_[g] < next;
+        next = sooner ? group_[g] : next;
+        group = sooner ? g : group;
       }
       if (next > horizon) break;
+      size_t first = group * kGroup;
+      while (next_[first] != next) ++first;
       serve(first, next, now);
     }
     if (next == kNever) return;
@@ -180,10 +180,24 @@ bool DmaEngines::opposed(const cost::Dma& dma, Ps at) {
   return found;
 }
 
+void DmaEngines::set_next(size_t engine, Ps at) {
+  next_[engine] = at;
+  const size_t first = engine / kGroup * kGroup;
+  group_[engine / kGroup] =
+      std::min(std::min(next_[first], next_[first + 1]), std::min(next_[first + 2], next_[first + 3]));
+}
+
+Ps DmaEngines::next_ready(const EngineState& e, Ps from) const {
+  Ps soonest = kNever;
+  for (unsigned q = e.occupied; q != 0; q &= q - 1) {
+    soonest = std::min(soonest, nodes_[e.head[static_cast<size_t>(__builtin_ctz(q))]].ready);
+  }
+  return soonest == kNever ? kNever : std::max(soonest, from);
+}
+
 // `at` is the time of the action; `now` the time up to which everything else is known.
 void DmaEngines::serve(size_t engine, Ps at, Ps now) {
   EngineState& e = engines_[engine];
-  Ps soonest = kNever;
   // Occupied queues in turn, from the one after the last served.
   const unsigned first = static_cast<unsigned>(e.last_queue) + 1;
   const unsigned both = e.occupied | static_cast<unsigned>(e.occupied) << isa::kNumDmaQueues;
@@ -191,19 +205,16 @@ void DmaEngines::serve(size_t engine, Ps at, Ps now) {
     const unsigned q = (first + static_cast<unsigned>(__builtin_ctz(turn))) % isa::kNumDmaQueues;
     const int32_t n = e.head[q];
     Node& node = nodes_[n];
-    if (node.ready > at) {
-      soonest = std::min(soonest, node.ready);
-      continue;
-    }
+    if (node.ready > at) continue;
     e.last_queue = static_cast<int>(q);
     const bool last = --node.packets_left == 0;
     const cost::DmaJob& job = *node.job;
     const Ps service = opposed(*transfers_[node.transfer].dma, at)
                            ? (last ? job.last_packet_mixed : job.packet_mixed)
                            : (last ? job.last_packet : job.packet);
-    const int64_t bytes = last ? job.last_packet_hbm_bytes : job.packet_hbm_bytes;
+    const Ps hbm = last ? job.last_packet_hbm : job.packet_hbm;
     Ps end = at + service;
-    if (bytes > 0) end = std::max(end, core_.hbm.serve(at, bytes));
+    if (hbm > 0) end = std::max(end, core_.hbm.serve(at, hbm));
     if (end > busy_end_) {
       busy_ += end - std::max(at, busy_end_);
       busy_end_ = end;
@@ -229,10 +240,10 @@ void DmaEngines::serve(size_t engine, Ps at, Ps now) {
         complete(t, now);
       }
     }
-    next_[engine] = e.occupied != 0 ? end : kNever;
+    set_next(engine, next_ready(e, end));
     return;
   }
-  next_[engine] = soonest;
+  set_next(engine, next_ready(e, at));
 }
 
 // Called when the completion time is known; it may lie ahead of `now`.

@@ -1,5 +1,6 @@
 // Sequencer and datapath of one engine.
 #include <algorithm>
+#include <cstdlib>
 
 #include "sim/chip/modules.h"
 #include "sim/exec/exec.h"
@@ -15,11 +16,7 @@ constexpr int64_t kInstructionLimit = int64_t{1}
 }
 
 EngineModule::EngineModule(const sc_core::sc_module_name& name, CoreModule& core, Engine engine)
-    : sc_module(name), core_(core), engine_(engine), number_(static_cast<int>(engine)) {
-  SC_METHOD(step);
-  sensitive << event_;
-  dont_initialize();
-}
+    : sc_module(name), core_(core), engine_(engine), number_(static_cast<int>(engine)) {}
 
 void EngineModule::start_run() {
   program_ = core_.program;
@@ -35,17 +32,15 @@ void EngineModule::start_run() {
   registers_.fill(0);
   unknown_registers_ = 0;
   halted_ = stream_->ops[0].kind == OpKind::kHalt && stream_->ops[0].num_waits == 0;
-  event_.cancel();
-  if (!halted_) core_.notify(event_, 0);
+  if (!halted_) core_.notify(number_, 0);
 }
 
-void EngineModule::step() {
-  Ps now = core_.now();
+void EngineModule::act(Ps now) {
   for (;;) {
     const Ps next = advance(now);
     if (next == kNever) return;
     if (next > now && !core_.quiet_until(next)) {
-      core_.notify(event_, next);
+      core_.notify(number_, next);
       return;
     }
     now = next;
@@ -75,11 +70,11 @@ void EngineModule::semaphore_changed(Ps now) {
   const Ps resume = at + program_->wake;
   if (resume >= resume_) return;
   resume_ = resume;
-  core_.notify(event_, resume);
+  core_.notify(number_, resume);
 }
 
 void EngineModule::room_in_queue(Ps at) {
-  if (phase_ == Phase::kQueueFull) core_.notify(event_, at);
+  if (phase_ == Phase::kQueueFull) core_.notify(number_, at);
 }
 
 Ps EngineModule::advance(Ps now) {
@@ -345,6 +340,9 @@ Ps EngineModule::control(const TimedOp& op, Ps now) {
     default:  // kSemaphore
       break;
   }
+  // The prefetcher holds the stream around the program counter; a longer jump starts it anew.
+  if (taken && std::abs(static_cast<int64_t>(op.target) - here) > program_->fetch_window)
+    duration += program_->fetch_restart;
   if (engine_ == Engine::kSync) busy_ += duration;
   finish(op, now, now + duration, now);
   if (taken) {

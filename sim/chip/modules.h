@@ -1,7 +1,8 @@
 // SystemC modules of one NeuronCore. Elaborated once per process; every run points them at a program and its
-// durations. Event driven: a module acts only at the times where something starts or ends. A module may run
-// ahead of the kernel's time as long as nothing else is pending before its next action, which is exact
-// because nobody could have interfered.
+// durations. Event driven: a module acts only at the times where something starts or ends. The core is one process of
+// the kernel that lets its engines and its DMA act in the order of their times, up to the next activity of anybody
+// else in the kernel; an engine may also run ahead of the others while none of them is due, which is exact because
+// nobody could have interfered.
 #pragma once
 
 #include <array>
@@ -80,19 +81,15 @@ class MemoryPorts : public sc_core::sc_module {
 class HbmPort : public sc_core::sc_module {
  public:
   explicit HbmPort(const sc_core::sc_module_name& name);
-  void start_run(double ps_per_byte) {
-    ps_per_byte_ = ps_per_byte;
-    free_at_ = 0;
-  }
-  // Time at which `bytes` requested at `now` have passed. Requests must come in time order.
-  Ps serve(Ps now, int64_t bytes) {
-    free_at_ =
-        (free_at_ > now ? free_at_ : now) + static_cast<Ps>(static_cast<double>(bytes) * ps_per_byte_ + 0.5);
+  void start_run() { free_at_ = 0; }
+  // Time at which a request made at `now` that occupies the stack for `duration` has passed. Requests must come in
+  // time order.
+  Ps serve(Ps now, Ps duration) {
+    free_at_ = (free_at_ > now ? free_at_ : now) + duration;
     return free_at_;
   }
 
  private:
-  double ps_per_byte_ = 0;
   Ps free_at_ = 0;
 };
 
@@ -100,7 +97,6 @@ class HbmPort : public sc_core::sc_module {
 // queue.
 class DmaEngines : public sc_core::sc_module {
  public:
-  SC_HAS_PROCESS(DmaEngines);
   DmaEngines(const sc_core::sc_module_name& name, CoreModule& core);
   void start_run();
   // False when the queue is full; *room_at is the time at which a slot gets free, when that is known already.
@@ -109,7 +105,7 @@ class DmaEngines : public sc_core::sc_module {
     queues_[queue].room_waiters |= static_cast<uint8_t>(1u << engine);
   }
   void trigger(int engine, uint32_t index, const TimedOp& op, Ps now);
-  void cancel() { event_.cancel(); }
+  void act(Ps now);  // its time has come
 
   Ps busy() const { return busy_; }
   Ps last_completion() const { return last_completion_; }
@@ -140,7 +136,6 @@ class DmaEngines : public sc_core::sc_module {
     int active = 0;
   };
   struct EngineState {
-    Ps next = kNever;  // time of its next action
     Ps busy_until = 0;
     int last_queue = 0;
     uint16_t occupied = 0;  // queues with nodes
@@ -152,7 +147,6 @@ class DmaEngines : public sc_core::sc_module {
     uint8_t room_waiters = 0;  // engines whose trigger is blocked
   };
 
-  void process();
   void serve(size_t engine, Ps at, Ps now);
   void complete(uint32_t transfer, Ps now);
   bool opposed(const cost::Dma& dma, Ps at);
@@ -161,10 +155,15 @@ class DmaEngines : public sc_core::sc_module {
   void arm(Ps at);
 
   CoreModule& core_;
-  sc_core::sc_event event_;
   Ps armed_ = kNever;
+  void set_next(size_t engine, Ps at);
+  // When the engine has something to serve from `from` on.
+  Ps next_ready(const EngineState& e, Ps from) const;
+  static constexpr size_t kGroup = 4;  // engines whose earliest next action is kept
+
   std::vector<EngineState> engines_;
-  std::vector<Ps> next_;  // time of the next action of each engine
+  std::vector<Ps> next_;   // time of the next action of each engine, filled up to whole groups
+  std::vector<Ps> group_;  // earliest of each group
   std::vector<Node> nodes_;
   int32_t free_node_ = -1;
   std::vector<Transfer> transfers_;
@@ -181,12 +180,11 @@ class DmaEngines : public sc_core::sc_module {
 // One engine: the in-order sequencer with its registers and the datapath behind it.
 class EngineModule : public sc_core::sc_module {
  public:
-  SC_HAS_PROCESS(EngineModule);
   EngineModule(const sc_core::sc_module_name& name, CoreModule& core, isa::Engine engine);
   void start_run();
   void semaphore_changed(Ps now);  // an awaited semaphore got a new update
   void room_in_queue(Ps at);
-  void cancel() { event_.cancel(); }
+  void act(Ps now);  // its time has come
 
   bool halted() const { return halted_; }
   uint32_t pc() const { return pc_; }
@@ -198,7 +196,6 @@ class EngineModule : public sc_core::sc_module {
  private:
   enum class Phase : uint8_t { kDispatch, kBlocked, kGranted, kAcquire, kQueueFull };
 
-  void step();
   Ps advance(Ps now);  // acts once; returns the time of the next action, kNever to sleep
   Ps wait_time(const TimedOp& op, Ps now);
   void leave_wait(const TimedOp& op);
@@ -217,7 +214,6 @@ class EngineModule : public sc_core::sc_module {
   CoreModule& core_;
   const isa::Engine engine_;
   const int number_;
-  sc_core::sc_event event_;
 
   const TimedProgram* program_ = nullptr;
   const TimedStream* stream_ = nullptr;
@@ -242,14 +238,26 @@ class EngineModule : public sc_core::sc_module {
 // A NeuronCore and the state of the current run.
 class CoreModule : public sc_core::sc_module {
  public:
+  SC_HAS_PROCESS(CoreModule);
   explicit CoreModule(const sc_core::sc_module_name& name);
   TimingResult run(const TimedProgram& program, const config::Config& config, DataHook* hook,
                    Observer* observer);
 
-  Ps now() const { return static_cast<Ps>(sc_core::sc_time_stamp().value()) - base_; }
-  // True when no other process acts before `at`: the caller may go on to it at once.
-  bool quiet_until(Ps at) const;
-  void notify(sc_core::sc_event& event, Ps at);
+  // Who acts: the engines by their number, then the DMA.
+  static constexpr int kDma = isa::kNumEngines;
+  static constexpr int kActors = kDma + 1;
+  // Has `actor` act at `at`, or when it is due already, if that is sooner.
+  void notify(int actor, Ps at) {
+    Ps& due = due_[static_cast<size_t>(actor)];
+    if (at < due) due = at;
+  }
+  // True when nobody acts before or at `at`: the caller, who is running, may go on to it at once.
+  bool quiet_until(Ps at) const {
+    if (!run_ahead) return false;
+    Ps next = foreign_;
+    for (Ps due : due_) next = due < next ? due : next;
+    return at < next;
+  }
   void fail(LaunchResult::Status status, std::string message);
   bool failed() const { return result_.status != LaunchResult::Status::kOk; }
 
@@ -257,6 +265,8 @@ class CoreModule : public sc_core::sc_module {
   const config::Config* config = nullptr;
   DataHook* hook = nullptr;
   Observer* observer = nullptr;
+  // False: every action is taken alone, in the order of time (tests compare the two).
+  bool run_ahead = true;
 
   SemaphoreFile semaphores;
   MemoryPorts ports;
@@ -265,9 +275,13 @@ class CoreModule : public sc_core::sc_module {
   std::array<EngineModule*, isa::kNumEngines> engines{};
 
  private:
+  void dispatch();
   std::string explain_hang();
 
-  Ps base_ = 0;
+  sc_core::sc_event event_;
+  Ps base_ = 0;          // kernel time at which the run began
+  Ps foreign_ = kNever;  // next activity of other modules in the kernel
+  std::array<Ps, kActors> due_{};
   TimingResult result_;
 };
 

@@ -239,6 +239,30 @@ isa::Program compute_chain(int n) {
   return p;
 }
 
+isa::Program long_loop(int iterations) {
+  std::vector<Instruction> all;
+  const auto repeat = [&](Engine engine, const std::vector<Instruction>& body) {
+    Instruction move = make(Opcode::kRegMove, engine);
+    move.reg_dst = 1;
+    move.imm = iterations;
+    all.push_back(move);
+    for (const Instruction& i : body) all.push_back(i);
+    Instruction loop = make(Opcode::kLoop, engine);
+    loop.reg_a = 1;
+    loop.target = 1;
+    all.push_back(loop);
+  };
+  Instruction produce = copy(Engine::kScalar, sbuf(64), sbuf(64, Dtype::kF32, 4096));
+  signal(produce, counter_of(Engine::kScalar));
+  repeat(Engine::kScalar, {produce});
+  const Instruction add = tensor_tensor(sbuf(64, Dtype::kF32, 8192), sbuf(64), sbuf(64, Dtype::kF32, 4096));
+  repeat(Engine::kVector, {add, add});
+  repeat(Engine::kSync, {dma_copy(Engine::kSync, sbuf(16, Dtype::kF32, 16384, 8), hbm(0, 128))});
+  isa::Program p = program(all, {512});
+  p.name = "long_loop";
+  return p;
+}
+
 std::vector<isa::Program> standard_programs() {
   std::vector<isa::Program> out;
   out.push_back(matmul_pipeline(12, Dtype::kF32));
@@ -452,6 +476,11 @@ std::vector<isa::Program> standard_programs() {
     loop.target = 1;
     r.push_back(loop);
     one("registers", r);
+    // A jump just beyond what is prefetched.
+    std::vector<Instruction> far(700, make(Opcode::kSemaphore, Engine::kScalar));
+    far[0].opcode = Opcode::kJump;
+    far[0].target = 600;
+    one("far_jump", far);
     std::vector<Instruction> s(40, make(Opcode::kSemaphore, Engine::kSync));
     one("control", s);
     std::vector<Instruction> issue(2, load_stationary(sbuf(4, Dtype::kBF16)));

@@ -45,6 +45,9 @@ isa::Program program(const std::vector<Instruction>& instructions,
 isa::Program matmul_pipeline(int tiles, Dtype dtype);
 // Compute streams without DMA: what the sequencers and semaphores cost.
 isa::Program compute_chain(int instructions_per_engine);
+// A loop of copies, additions and transfers whose queue is full most of the time: any number of instructions from a
+// stream of a few.
+isa::Program long_loop(int iterations);
 // Every law of the configuration takes part in at least one of these.
 std::vector<isa::Program> standard_programs();
 

@@ -31,6 +31,7 @@ struct Job {
 };
 
 std::atomic<uint64_t> runs{0};
+std::atomic<bool> run_ahead{true};
 
 // The kernel and its modules live until the process ends: SystemC cannot elaborate twice. They hold no thread
 // state, so a child of fork() goes on with its copy.
@@ -45,6 +46,7 @@ TimingResult run_job(const Job& job) {
       core_module = new CoreModule("neuron_core");
     }
     runs.fetch_add(1, std::memory_order_relaxed);
+    core_module->run_ahead = run_ahead.load(std::memory_order_relaxed);
     return core_module->run(*job.program, *job.config, job.hook, job.observer);
   } catch (const std::exception& e) {
     TimingResult failed;
@@ -171,6 +173,8 @@ TimingResult run_timing(const isa::Program& program, const config::Config& confi
   }
   return run_timed(timed, config, nullptr, observer);
 }
+
+void set_run_ahead(bool enabled) { run_ahead.store(enabled, std::memory_order_relaxed); }
 
 uint64_t kernel_runs() { return runs.load(std::memory_order_relaxed); }
 

@@ -62,6 +62,9 @@ TimingResult run_timed(const TimedProgram& program, const config::Config& config
 TimingResult run_timing(const isa::Program& program, const config::Config& config, Trace* trace = nullptr);
 TimingResult run_timing(const isa::Program& program, const config::Config& config, Observer* observer);
 
+// For tests: whether modules may run ahead of each other where nobody could interfere (the default).
+void set_run_ahead(bool enabled);
+
 // Launches that crossed to the simulation thread since the process began (the memo is tested with it).
 uint64_t kernel_runs();
 

@@ -235,7 +235,8 @@ bool build_timed_program(const isa::Program& program, const config::Config& c, T
   out->fill_cycles = static_cast<Ps>(c.tensor.fill_cycles + 0.5);
   out->dma_stagger = cost::ps(c.dma.engine_stagger_ns);
   out->software_spacing = cost::ps(c.dma.software_spacing_ns);
-  out->hbm_ps_per_byte = 1000.0 / c.hbm.stack_bandwidth_gb_per_s;
+  out->fetch_restart = cost::ps(c.sequencer.fetch_restart_ns);
+  out->fetch_window = c.sequencer.fetch_window_instructions;
   out->dma_engines = static_cast<int>(c.dma.engines);
   out->queue_depth = static_cast<int>(c.dma.queue_depth);
 

@@ -92,7 +92,8 @@ struct TimedProgram {
   Ps visible = 0, wake = 0, table_load = 0;
   Ps matmul_overhead_cycles = 0, fill_fixed = 0, fill_cycles = 0;
   Ps dma_stagger = 0, software_spacing = 0;
-  double hbm_ps_per_byte = 0;
+  Ps fetch_restart = 0;
+  int64_t fetch_window = 0;  // instructions
   int dma_engines = 0, queue_depth = 0;
   Ps dma_lookahead = 0;               // least time from a trigger to anything the DMA engines do for it
   bool unresolved_registers = false;  // some register is loaded from memory

@@ -105,7 +105,7 @@ struct DmaJob {
   Ps last_packet = 0;  // of the final one
   // The same while data flows in the other direction too.
   Ps packet_mixed = 0, last_packet_mixed = 0;
-  int64_t packet_hbm_bytes = 0, last_packet_hbm_bytes = 0;
+  Ps packet_hbm = 0, last_packet_hbm = 0;  // time the HBM stack is occupied
 };
 
 struct Dma {

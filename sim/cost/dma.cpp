@@ -63,8 +63,15 @@ void finish_job(DmaJob* job, int64_t bytes, int64_t descriptors, double cycles, 
   const auto mixed = [&](Ps t) { return static_cast<Ps>(static_cast<double>(t) * c.dma.mixed_factor + 0.5); };
   job->packet_mixed = mixed(job->packet);
   job->last_packet_mixed = mixed(job->last_packet);
-  job->packet_hbm_bytes = hbm_bytes / packets;
-  job->last_packet_hbm_bytes = hbm_bytes - job->packet_hbm_bytes * (packets - 1);
+  // Cores that stream at the same time get equal shares of their stack.
+  const double ps_per_byte =
+      1000.0 / (c.hbm.stack_bandwidth_gb_per_s / static_cast<double>(c.hbm.active_cores));
+  const auto occupied = [&](int64_t b) {
+    return static_cast<Ps>(static_cast<double>(b) * ps_per_byte + 0.5);
+  };
+  const int64_t per_packet_hbm = hbm_bytes / packets;
+  job->packet_hbm = occupied(per_packet_hbm);
+  job->last_packet_hbm = occupied(hbm_bytes - per_packet_hbm * (packets - 1));
 }
 
 }  // namespace

@@ -101,6 +101,7 @@ void account(LogicalCore& core, Model& m, const chip::LaunchStats& s) {
   m.totals.simulated_ps += s.total_ps;
   m.totals.sbuf_bytes = std::max(m.totals.sbuf_bytes, s.sbuf_bytes);
   m.totals.psum_bytes = std::max(m.totals.psum_bytes, s.psum_bytes);
+  m.totals.activity.add(s);
   m.last_ps = s.total_ps;
   m.last_instructions = s.instructions;
   core.simulated_ps.fetch_add(s.total_ps, std::memory_order_relaxed);
@@ -301,13 +302,7 @@ NRT_STATUS load(const void* container, size_t size, int32_t vnc, int32_t vnc_cou
 }  // namespace
 
 void destroy_model(LogicalCore& core, Model* model) {
-  if (model->totals.count != 0) {
-    ProgramTotals& t = core.unloaded[model->name];
-    t.count += model->totals.count;
-    t.simulated_ps += model->totals.simulated_ps;
-    t.sbuf_bytes = std::max(t.sbuf_bytes, model->totals.sbuf_bytes);
-    t.psum_bytes = std::max(t.psum_bytes, model->totals.psum_bytes);
-  }
+  if (model->totals.count != 0) core.unloaded[model->name].add(model->totals);
   g_runtime->driver->unload(model->image);
   core.models.erase(std::remove(core.models.begin(), core.models.end(), model), core.models.end());
   delete model;

@@ -1,6 +1,7 @@
 // What stands behind the handles: tensors and their storage, tensor sets, models.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "sim/driver/driver.h"
+#include "sim/runtime/error_band.h"
 #include "sim/runtime/handles.h"
 #include "sim/runtime/nrt.h"
 
@@ -104,6 +106,14 @@ struct ProgramTotals {
   int64_t count = 0;
   int64_t simulated_ps = 0;
   int64_t sbuf_bytes = 0, psum_bytes = 0;  // high water per partition, where programs are checked
+  Activity activity;
+  void add(const ProgramTotals& other) {
+    count += other.count;
+    simulated_ps += other.simulated_ps;
+    sbuf_bytes = std::max(sbuf_bytes, other.sbuf_bytes);
+    psum_bytes = std::max(psum_bytes, other.psum_bytes);
+    activity.add(other.activity);
+  }
 };
 
 struct Model {

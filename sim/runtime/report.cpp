@@ -89,46 +89,17 @@ json::object roofline(const config::Config& c, const Totals& t, int64_t core_ps)
   return r;
 }
 
-// How far off the time may be: the bands of the parameters, weighted by how much of the busy time each group
-// explains.
-json::object error_band(const config::Config& c, const Totals& t) {
-  struct Group {
-    const char* prefix;
-    double weight;
-  };
-  const auto engine = [&](isa::Engine e) {
-    return static_cast<double>(t.engines[static_cast<size_t>(e)].busy_ps);
-  };
-  const Group groups[] = {
-      {"tensor.", engine(isa::Engine::kTensor)},
-      {"vector.", engine(isa::Engine::kVector)},
-      {"scalar.", engine(isa::Engine::kScalar)},
-      {"gpsimd.", engine(isa::Engine::kGpSimd)},
-      {"dma.", static_cast<double>(t.dma_busy_ps)},
-      {"launch.", static_cast<double>(t.launches) * (c.launch.start_ns + c.launch.end_ns) * kPsPerNs},
-  };
-  const auto parameters = config::describe(c);
-  double weight = 0;
-  double sum = 0;
-  for (const Group& g : groups) {
-    double band = 0;
-    int n = 0;
-    for (const auto& p : parameters) {
-      if (p.is_text || p.key.rfind(g.prefix, 0) != 0) continue;
-      band += p.band;
-      ++n;
-    }
-    if (n == 0) continue;
-    weight += g.weight;
-    sum += g.weight * band / n;
-  }
-  const double relative = weight > 0 ? sum / weight : 0.0;
-  json::object o;
-  o["relative"] = relative;
-  o["low_ns"] = ns(t.simulated_ps) * std::max(0.0, 1.0 - relative);
-  o["high_ns"] = ns(t.simulated_ps) * (1.0 + relative);
-  o["basis"] = "mean band of the timing parameters, weighted by busy time";
-  return o;
+json::object band_json(const config::Config& c, const Totals& t, const Activity& activity) {
+  const ErrorBand band = error_band(c, activity);
+  return {{"relative", band.relative},
+          {"low_ns", ns(t.simulated_ps) * std::max(0.0, 1.0 - band.relative)},
+          {"high_ns", ns(t.simulated_ps) * (1.0 + band.relative)},
+          {"parameters", band.parameters},
+          {"measured", band.measured},
+          {"nearest_family", band.family},
+          {"basis",
+           "bands of the timing parameters, weighted by busy time, and the error of the nearest family of "
+           "measured kernels"}};
 }
 
 }  // namespace
@@ -147,11 +118,7 @@ std::string report_json() {
     core_ps += core->totals.simulated_ps;
     const auto count = [&](const std::string& name, const ProgramTotals& p) {
       if (p.count == 0) return;
-      programs[name].count += p.count;
-      ProgramTotals& sum = programs[name];
-      sum.simulated_ps += p.simulated_ps;
-      sum.sbuf_bytes = std::max(sum.sbuf_bytes, p.sbuf_bytes);
-      sum.psum_bytes = std::max(sum.psum_bytes, p.psum_bytes);
+      programs[name].add(p);
     };
     for (const auto& [name, p] : core->unloaded) count(name, p);
     for (const Model* m : core->models) count(m->name, m->totals);
@@ -171,8 +138,13 @@ std::string report_json() {
     return a.second.simulated_ps > b.second.simulated_ps;
   });
   json::array list;
+  Activity activity;
   for (const auto& [name, p] : sorted) {
-    json::object row{{"name", name}, {"count", p.count}, {"simulated_ns", ns(p.simulated_ps)}};
+    activity.add(p.activity);
+    json::object row{{"name", name},
+                     {"count", p.count},
+                     {"simulated_ns", ns(p.simulated_ps)},
+                     {"error_band", error_band(c, p.activity).relative}};
     if (r.settings.check != check::Level::kOff) {
       row["sbuf_bytes"] = p.sbuf_bytes;
       row["psum_bytes"] = p.psum_bytes;
@@ -214,7 +186,7 @@ std::string report_json() {
     for (const auto& w : r.warnings) warnings.emplace_back(w);
   }
   o["warnings"] = std::move(warnings);
-  o["error_band"] = error_band(c, t);
+  o["error_band"] = band_json(c, t, activity);
   return json::serialize(o);
 }
 

@@ -106,10 +106,11 @@ double cold_ns(const chip::Trace& trace) {
          1000.0;
 }
 
-double replay_kernels(const boost::json::object& row, const std::string& base, const config::Config& config) {
+double replay_kernels(const boost::json::object& row, const std::string& base, const config::Config& config,
+                      std::array<double, 6>* shares) {
   const std::string metric = text_of(row, "metric");
   const double launch = config.launch.start_ns + config.launch.end_ns;
-  double total = 0;
+  double total = 0, launches = 0;
   for (const auto& k : row.at("kernels").as_array()) {
     boost::json::object values = k.as_object();
     const std::string name = text_of(values, "name");
@@ -123,9 +124,15 @@ double replay_kernels(const boost::json::object& row, const std::string& base, c
       return cold_ns(trace);
     }
     const auto result = run(program, config, nullptr, name);
+    for (size_t e = 0; e < 4; ++e)
+      (*shares)[e] += static_cast<double>(result.stats.engines[e].busy_ps) / 1000.0;
+    (*shares)[4] += static_cast<double>(result.stats.dma_busy_ps) / 1000.0;
+    (*shares)[5] += launch;
+    launches += static_cast<double>(result.stats.total_ps) / 1000.0;
     const double span = static_cast<double>(result.stats.total_ps) / 1000.0 - launch;
     total += span + (base == "PROF" ? kProfileNs : base == "device" ? kDeviceNs : launch);
   }
+  for (double& s : *shares) s /= launches;
   return total;
 }
 
@@ -147,7 +154,7 @@ Outcome replay_row(const boost::json::object& row, bool kernel, const std::strin
   if (kernel && !row.contains("kernels")) return o;  // nothing that could be run
   try {
     o.predicted = governor ? replay_governor(row, config)
-                  : kernel ? replay_kernels(row, o.base, config)
+                  : kernel ? replay_kernels(row, o.base, config, &o.shares)
                            : replay_instruction(row, directory, config);
     o.predicted_any = true;
     o.error = (o.predicted - o.measured) / o.measured;

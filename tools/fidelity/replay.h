@@ -1,6 +1,7 @@
 // Rows of the measurement collection and their replay.
 #pragma once
 
+#include <array>
 #include <boost/json.hpp>
 #include <string>
 #include <vector>
@@ -21,6 +22,8 @@ struct Outcome {
   double measured = 0, predicted = 0, error = 0;
   bool inside = true;  // of the published range, where there is one
   std::vector<std::string> sets;
+  // Kernels: busy time of tensor, vector, scalar, gpsimd, DMA and the launch, as shares of the time of a launch.
+  std::array<double, 6> shares{};
 };
 
 // One family of rows with the parameters that its rows set taken from elsewhere.

@@ -126,6 +126,18 @@ boost::json::object to_json(const std::vector<Outcome>& all, const std::vector<L
     o["family"] = f;
     o["kind"] = part.front().kernel ? "kernel" : "instruction";
     o["parameters"] = boost::json::value_from(parameters(part));
+    if (part.front().kernel) {
+      std::array<double, 6> shares{};
+      double n = 0;
+      for (const Outcome& r : part) {
+        if (!counts(r)) continue;
+        ++n;
+        for (size_t s = 0; s < shares.size(); ++s) shares[s] += r.shares[s];
+      }
+      boost::json::array mean;
+      for (double s : shares) mean.push_back(n > 0 ? s / n : 0.0);
+      o["shares"] = std::move(mean);
+    }
     for (const LeftOut& l : left_out) {
       if (l.family != f) continue;
       o["left_out"] = json_of(errors_of(l.rows, counts));

@@ -1,4 +1,7 @@
 // Timing of whole programs: dependencies, semaphores, loops, contention, determinism.
+#include <sys/resource.h>
+
+#include "isa/random_program.h"
 #include "sim/chip/probe_programs.h"
 #include "sim/chip/simulator.h"
 #include "sim/config/config.h"
@@ -340,6 +343,83 @@ TEST_CASE("Times are equal to the picosecond in every run") {
     for (int e = 0; e < isa::kNumEngines; ++e)
       CHECK(a.stats.engines[e].busy_ps == b.stats.engines[e].busy_ps);
   }
+}
+
+TEST_CASE("Modules that run ahead of each other give the same times as one action after another") {
+  std::vector<isa::Program> programs = standard_programs();
+  programs.push_back(matmul_pipeline(60, Dtype::kBF16));
+  programs.push_back(matmul_pipeline(60, Dtype::kF32));
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    isa::RandomProgram random(seed);
+    programs.push_back(random.legal_program(60));
+  }
+  for (const char* overrides :
+       {"", "hbm.stack_bandwidth_gb_per_s=90", "dma.queue_depth=1", "dma.engines=5"}) {
+    const auto c = trn2(overrides);
+    for (const isa::Program& p : programs) {
+      INFO(p.name << " with " << overrides);
+      const auto ahead = chip::run_timing(p, c);
+      chip::set_run_ahead(false);
+      const auto plain = chip::run_timing(p, c);
+      chip::set_run_ahead(true);
+      CHECK(ahead.status == plain.status);
+      CHECK(ahead.stats.total_ps == plain.stats.total_ps);
+      CHECK(ahead.stats.dma_busy_ps == plain.stats.dma_busy_ps);
+      for (int e = 0; e < isa::kNumEngines; ++e)
+        CHECK(ahead.stats.engines[e].busy_ps == plain.stats.engines[e].busy_ps);
+    }
+  }
+}
+
+TEST_CASE("Cores that stream at the same time share their HBM stack") {
+  std::vector<Instruction> all;
+  for (int k = 0; k < 4; ++k)
+    all.push_back(dma_copy(Engine::kSync, sbuf(4096, Dtype::kF32, k * 16384), hbm(0, 128 * 4096)));
+  const isa::Program p = program(all, {1 << 23});
+  const auto time = [&](const std::string& o) { return chip::run_timing(p, trn2(o)).stats.total_ps; };
+  CHECK(time("hbm.active_cores=2") == time("hbm.stack_bandwidth_gb_per_s=358"));
+  CHECK(time("hbm.active_cores=2") > time(""));  // 435 GB/s of engines, 358 of the stack
+}
+
+TEST_CASE("Transfers are slower while data flows in the other direction (DM-03)") {
+  const auto c = trn2();
+  const Instruction load = dma_copy(Engine::kSync, sbuf(128), hbm(0, 128 * 128), isa::DgeMode::kStatic, 0);
+  const Instruction store =
+      dma_copy(Engine::kSync, hbm(1, 128 * 8192), sbuf(8192, Dtype::kF32, 4096), isa::DgeMode::kStatic, 1);
+  const auto packet = [&](const std::vector<Instruction>& all) {
+    Run r(program(all, {1 << 23, 1 << 23}), c);
+    const auto& last = r.trace.packets.back();
+    return last.end - last.start;
+  };
+  const Ps alone = packet({load}), mixed = packet({store, load});
+  CHECK(static_cast<double>(mixed) == Approx(static_cast<double>(alone) * c.dma.mixed_factor).epsilon(1e-5));
+  CHECK(packet({load, load}) == alone);
+}
+
+TEST_CASE("A jump beyond the prefetched stream restarts the fetch") {
+  const auto c = trn2();
+  const auto jump_over = [&](uint32_t distance) {
+    std::vector<Instruction> all(1000, halt(Engine::kSync));
+    all[0].opcode = Opcode::kJump;
+    all[0].target = distance;
+    return chip::run_timing(program(all), c).stats.total_ps;
+  };
+  const auto window = static_cast<uint32_t>(c.sequencer.fetch_window_instructions);
+  CHECK(jump_over(window) == jump_over(1));
+  CHECK(jump_over(window + 1) - jump_over(window) == cost::ps(c.sequencer.fetch_restart_ns));
+}
+
+TEST_CASE("A long loop runs in flat memory") {
+  const auto run = [](int iterations) {
+    const auto r = chip::run_timing(long_loop(iterations), trn2());
+    CHECK(r.status == Status::kOk);
+    CHECK(r.stats.instructions > int64_t{4} * iterations);
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_maxrss;  // KiB
+  };
+  const long before = run(1000);
+  CHECK(run(300000) - before < 2048);
 }
 
 TEST_CASE("A longer program does not run ahead of its semaphores") {

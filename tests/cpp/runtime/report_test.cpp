@@ -51,7 +51,12 @@ TEST_CASE("the report adds up programs, engines and cores") {
   CHECK(r.at("roofline").as_object().at("bound") == "compute");
   CHECK(r.at("caches").as_object().at("memo").as_object().at("misses").to_number<int>() == 6);
   CHECK(r.at("cost").as_object().at("usd").to_number<double>() > 0);
-  CHECK(r.at("error_band").as_object().at("relative").to_number<double>() > 0);
+  const auto& band = r.at("error_band").as_object();
+  CHECK(band.at("parameters").to_number<double>() > 0);
+  CHECK(band.at("measured").to_number<double>() > 0);
+  CHECK(band.at("relative").to_number<double>() > band.at("measured").to_number<double>());
+  CHECK_FALSE(band.at("nearest_family").as_string().empty());
+  CHECK(p.at("error_band").to_number<double>() > 0);
   CHECK(r.at("warnings").as_array().empty());
   CHECK(r.at("wall_s").to_number<double>() > 0);
   trnsim_reset_report();
