@@ -48,7 +48,6 @@ float narrowed(double value) {
 uint64_t kind_of_number(const at::Tensor* first, bool is_double, double real, int64_t integer) {
   if (first == nullptr) return 0;
   const c10::ScalarType type = first->scalar_type();
-  if (c10::isIntegralType(type, /*includeBool=*/true) && (is_double ? real == 0 : integer == 0)) return 1;
   double low, high;
   switch (type) {
     case c10::ScalarType::Byte:
@@ -74,7 +73,7 @@ uint64_t kind_of_number(const at::Tensor* first, bool is_double, double real, in
       return 0;
   }
   const double value = is_double ? real : static_cast<double>(integer);
-  return std::isfinite(value) && (value < low || value > high) ? 2 : 0;
+  return std::isfinite(value) && (value < low || value > high) ? 1 : 0;
 }
 
 }  // namespace

@@ -138,6 +138,15 @@ def test_forbidden_types_are_refused(case):
     assert_refused_alike(TYPES[case], "")
 
 
+def test_what_the_cpu_finds_in_values_of_its_own_is_not_refused():
+    """A trial on the CPU divides by zeros that are not the call's."""
+    x = ints("neuron") + 1
+    assert (5 % x).tolist() == [0, 1, 2, 1]
+    assert (x // x).tolist() == (x % x + 1).tolist() == [1] * 4
+    assert torch.div(7, x, rounding_mode="floor").tolist() == [7, 3, 2, 1]
+    assert torch.tensor([7, 5], device="neuron").fmod(torch.tensor([4, 3], device="neuron")).tolist() == [3, 2]
+
+
 NUMBERS = {
     "full": lambda d, v: torch.full((2,), v, dtype=torch.uint8, device=d),
     "fill_": lambda d, v: ints(d, torch.uint8).fill_(v),
