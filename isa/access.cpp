@@ -7,7 +7,11 @@ bool operator==(const Access& a, const Access& b) {
   if (a.space == Space::kNone) return true;
   if (a.dtype != b.dtype || a.num_dims != b.num_dims || a.address_register != b.address_register ||
       a.start_partition != b.start_partition || a.num_partitions != b.num_partitions ||
-      a.tensor != b.tensor || a.offset != b.offset) {
+      a.tensor != b.tensor || a.offset != b.offset || a.indirect != b.indirect) {
+    return false;
+  }
+  if (a.indirect && (a.index_dtype != b.index_dtype || a.index_partition != b.index_partition ||
+                     a.index_offset != b.index_offset)) {
     return false;
   }
   for (int i = 0; i < a.num_dims; ++i) {

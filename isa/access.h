@@ -22,6 +22,9 @@ constexpr int kPsumBanks = 8;
 // HBM: `tensor` is an index into Program::tensors, `offset` a byte offset from its start, up to 5 dims, outermost
 //   first; partition fields are 0.
 // Steps are in elements of `dtype`, may be 0 (broadcast) or negative. No dims means one element (per partition).
+// Indirect operands (SBUF/PSUM, trn3): element i of dims[0] is at index[i] * step[0] instead of i * step[0]. The
+//   index list lies in SBUF, entry i in partition index_partition + i % G, column i / G from byte index_offset
+//   on, with G = 32 on the tensor engine and 16 elsewhere; all partitions of the operand share it.
 // `address_register`, when not kNoRegister, names a sequencer register whose value (bytes) is added to `offset`.
 struct Access {
   Space space = Space::kNone;
@@ -30,6 +33,10 @@ struct Access {
   uint8_t address_register = kNoRegister;
   uint16_t start_partition = 0;
   uint16_t num_partitions = 0;
+  bool indirect = false;
+  Dtype index_dtype = Dtype::kU16;
+  uint16_t index_partition = 0;
+  uint32_t index_offset = 0;
   uint32_t tensor = 0;  // HBM: tensor index. In tile programs (before allocation) SBUF/PSUM: tile index
   int64_t offset = 0;   // bytes
   std::array<int64_t, kMaxDims> step{};

@@ -427,6 +427,7 @@ class Assembler {
     add(r.uses(kFieldImm0), "imm0");
     add(r.uses(kFieldImm1), "imm1");
     add(r.uses(kFieldQueue), "queue");
+    add(r.uses(kFieldPriority), "priority");
     add(r.uses(kFieldDge), "dge");
     add(r.uses(kFieldReduceDims), "reduce_dims");
     add(r.uses(kFieldRegDst), "reg_dst");
@@ -437,6 +438,12 @@ class Assembler {
     add(r.uses(kFieldPattern), "base");
     add(r.uses(kFieldPattern), "partition_step");
     add(r.uses(kFieldPattern), "step");
+    add(r.uses(kFieldReduce), "reduce_op");
+    add(r.uses(kFieldReduce), "reduce");
+    add(r.uses(kFieldCount), "count");
+    add(r.uses(kFieldParam), "param");
+    add(r.uses(kFieldMask), "mask");
+    add(r.uses(kFieldTile), "tile");
     add(r.flags != 0, "flags");
     return names;
   }
@@ -467,6 +474,8 @@ class Assembler {
       i.imm1 = scalar(c);
     } else if (key == "queue") {
       i.queue = c.integer<uint8_t>("the number of a queue");
+    } else if (key == "priority") {
+      i.priority = c.integer<uint8_t>("a traffic class");
     } else if (key == "dge") {
       i.dge = enumerator<DgeMode>(c, "descriptor generation mode", dge_mode_from_name,
                                   {"static", "hardware", "software"});
@@ -482,6 +491,22 @@ class Assembler {
       target(c, i);
     } else if (key == "imm") {
       i.imm = c.integer<int64_t>("an integer");
+    } else if (key == "reduce_op") {
+      i.reduce_op = enumerator<AluOp>(c, "operator", alu_op_from_name, alu_op_names());
+    } else if (key == "reduce") {
+      i.reduce = enumerator<ReduceCmd>(c, "use of the accumulator", reduce_cmd_from_name,
+                                       {"idle", "reset", "reduce", "reset_reduce", "load_reduce"});
+    } else if (key == "count") {
+      i.count = c.integer<uint32_t>("a number");
+    } else if (key == "param") {
+      i.param = c.real("a constant");
+    } else if (key == "mask") {
+      list(c, "a partition of a quadrant, or 255", i.mask);
+    } else if (key == "tile") {
+      std::array<uint8_t, 4> t{};
+      list(c, "row, column, rows and columns of the tile", t);
+      i.tile = {t[0], t[1], t[2], t[3]};
+      if (i.tile.whole()) c.fail("a tile has rows; leave tile out for the whole array");
     } else if (key == "base") {
       i.pattern.base = c.integer<int64_t>("an integer");
     } else if (key == "partition_step") {
@@ -501,6 +526,18 @@ class Assembler {
         if (key == name(static_cast<Slot>(s))) operand(i, static_cast<Slot>(s)) = access(c);
       }
     }
+  }
+
+  template <size_t N>
+  static void list(Cursor& c, std::string_view what, std::array<uint8_t, N>& values) {
+    c.expect("[", "before the list");
+    for (size_t d = 0; d < N; ++d) {
+      if (d > 0) c.expect(",", "between the numbers");
+      c.skip_space();
+      values[d] = c.integer<uint8_t>(what);
+      c.skip_space();
+    }
+    c.expect("]", "after " + std::to_string(N) + " numbers");
   }
 
   static uint16_t flags(Cursor& c) {
@@ -589,6 +626,15 @@ class Assembler {
         a.step[a.num_dims++] = c.integer<int64_t>("a step");
         c.skip_space();
       }
+    }
+    if (c.accept("<")) {
+      a.indirect = true;
+      a.index_dtype = enumerator<Dtype>(c, "dtype", dtype_from_name, dtype_names());
+      c.expect("[", "and the first partition of the index list");
+      a.index_partition = c.integer<uint16_t>("the first partition of the index list");
+      c.expect("]@", "and the byte offset of the index list");
+      a.index_offset = c.integer<uint32_t>("the byte offset of the index list");
+      c.expect(">", "after the index list");
     }
     return a;
   }

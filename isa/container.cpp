@@ -233,6 +233,10 @@ bool read_container(ByteRange file, LoadedContainer& out, ContainerError* error)
                     ". Update trnsim, or compile the program again with this version.");
   }
   if (version == 0) return invalid(error, "format version 0 never existed");
+  if (version < kContainerVersion) {
+    return invalid(error, "it has format version " + std::to_string(version) +
+                              ", whose instructions are coded otherwise; compile the program again");
+  }
   const uint64_t metadata_bytes = get<uint32_t>(file.data + 12);
   const auto payload_bytes = get<uint64_t>(file.data + 16);
   const uint64_t payload_start = align(kHeaderBytes + metadata_bytes);

@@ -23,7 +23,7 @@
 
 namespace trnsim::isa {
 
-constexpr uint32_t kContainerVersion = 1;
+constexpr uint32_t kContainerVersion = 2;
 
 std::vector<uint8_t> write_container(const Program& program);
 

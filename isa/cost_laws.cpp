@@ -22,6 +22,9 @@ constexpr std::string_view kVectorCopy =
     "vector.copy_fixed_ns later";
 constexpr std::string_view kGpSimd =
     "N x gpsimd.cycles_per_element, twice that for two fp32 inputs; result gpsimd.fixed_cycles later";
+constexpr std::string_view kAccumulating =
+    "N cycles; result vector.copy_fixed_ns later; reading the accumulator out adds "
+    "instructions.accumulator_read_cycles";
 constexpr std::string_view kStatistics =
     "N of src0 x vector.statistics_cycles_per_element; result vector.reduce_fixed_ns later";
 constexpr std::string_view kDma =
@@ -70,10 +73,34 @@ constexpr Law kLaws[] = {
     {CostClass::kScan, V,
      "N x vector.scan_cycles_per_element, at least vector.scan_floor_cycles; result vector.copy_fixed_ns "
      "later"},
+    {CostClass::kScalarReduce, V, kAccumulating},
+    {CostClass::kSelectReduce, V, kAccumulating},
+    {CostClass::kExponential, V,
+     "N / instructions.exponential_elements_per_cycle; result vector.copy_fixed_ns later; reading the "
+     "accumulator out adds instructions.accumulator_read_cycles"},
+    {CostClass::kQuantize, V,
+     "N of src0 / instructions.quantize_elements_per_cycle; result vector.copy_fixed_ns later"},
+    {CostClass::kShuffle, V, "N cycles; result instructions.shuffle_fixed_ns later"},
     {CostClass::kStatistics, V, kStatistics},
     {CostClass::kStatisticsMerge, V, kStatistics},
     {CostClass::kTop8, V, "N of src0 + vector.top8_fixed_cycles"},
-    {CostClass::kRandom, G, "N x gpsimd.philox_cycles_per_element; result gpsimd.fixed_cycles later"},
+    {CostClass::kRandom, V,
+     "N / instructions.random_elements_per_cycle, rand2 N / instructions.uniform_elements_per_cycle; result "
+     "vector.copy_fixed_ns later"},
+    {CostClass::kRandom, G,
+     "philox N x gpsimd.philox_cycles_per_element, rng N / instructions.random_elements_per_cycle; result "
+     "gpsimd.fixed_cycles later"},
+    {CostClass::kRandomState, V, "instructions.generator_state_cycles; result vector.copy_fixed_ns later"},
+    {CostClass::kRandomState, G, "instructions.generator_state_cycles; result gpsimd.fixed_cycles later"},
+    {CostClass::kLocalGather, G,
+     "N / C with C = (instructions.local_gather_setup_cycles + count x e) / (count x e) / min(4 / element "
+     "bytes, count), e = instructions.local_gather_element_cycles; result gpsimd.fixed_cycles later"},
+    {CostClass::kListScan, G,
+     "list elements x instructions.list_cycles_per_element; result gpsimd.fixed_cycles later"},
+    {CostClass::kTopk, G,
+     "imm x instructions.topk_cycles_per_value + count x instructions.topk_cycles_per_result; result "
+     "gpsimd.fixed_cycles later"},
+    {CostClass::kCustom, G, "N x instructions.custom_cycles_per_element; result gpsimd.fixed_cycles later"},
     {CostClass::kDma, kAny, kDma},
     {CostClass::kSemaphore, kAny, "sequencer.dispatch_ns; others see the update semaphore.visible_ns later"},
     {CostClass::kRegister, kAny, "sequencer.control_ns"},

@@ -86,6 +86,7 @@ class Printer {
     if (r.uses(kFieldImm1)) scalar("imm1", i.imm1);
     if (r.uses(kFieldReduceDims)) named("reduce_dims", i.reduce_dims);
     if (r.uses(kFieldQueue)) named("queue", i.queue);
+    if (r.uses(kFieldPriority) && i.priority != 0) named("priority", i.priority);
     if (r.uses(kFieldDge)) named("dge", name(i.dge));
     if (r.uses(kFieldRegDst)) reg("reg_dst", i.reg_dst);
     if (r.uses(kFieldRegA)) reg("reg_a", i.reg_a);
@@ -99,6 +100,35 @@ class Printer {
         text(d == 0 ? "[" : ",");
         number(i.pattern.step[d]);
       }
+      text("]");
+    }
+    if (r.uses(kFieldReduce) && i.reduce_op != AluOp::kNone) named("reduce_op", name(i.reduce_op));
+    if (r.uses(kFieldReduce) && i.reduce != ReduceCmd::kIdle) named("reduce", name(i.reduce));
+    if (r.uses(kFieldCount) && i.count != 0) named("count", i.count);
+    if (r.uses(kFieldParam)) {
+      ScalarOperand param;
+      param.kind = ScalarOperand::Kind::kImmediate;
+      param.value = i.param;
+      if (i.param != 0 || std::signbit(i.param)) scalar("param", param);
+    }
+    if (r.uses(kFieldMask)) {
+      key("mask");
+      for (size_t d = 0; d < i.mask.size(); ++d) {
+        text(d == 0 ? "[" : ",");
+        number(i.mask[d]);
+      }
+      text("]");
+    }
+    if (r.uses(kFieldTile) && !i.tile.whole()) {
+      key("tile");
+      text("[");
+      number(i.tile.row);
+      text(",");
+      number(i.tile.column);
+      text(",");
+      number(i.tile.rows);
+      text(",");
+      number(i.tile.columns);
       text("]");
     }
     if (r.uses(kFieldTarget)) {
@@ -280,6 +310,15 @@ class Printer {
       number(a.step[d]);
     }
     text("}");
+    if (a.indirect) {
+      text("<");
+      text(dtype_name(a.index_dtype));
+      text("[");
+      number(a.index_partition);
+      text("]@");
+      number(a.index_offset);
+      text(">");
+    }
   }
 
   void scalar(std::string_view k, const ScalarOperand& s) {

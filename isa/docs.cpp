@@ -23,7 +23,9 @@ std::string engines_text(const Row& r) {
   if (r.engines == (1u << kNumEngines) - 1) return "any";
   Names names;
   for (int e = 0; e < kNumEngines; ++e) {
-    if (r.runs_on(static_cast<Engine>(e))) names.emplace_back(name(static_cast<Engine>(e)));
+    const auto engine = static_cast<Engine>(e);
+    if (!r.runs_on(engine)) continue;
+    names.push_back(std::string(name(engine)) + (r.runs_on(engine, r.since) ? "" : " (trn3)"));
   }
   return join(names);
 }
@@ -37,8 +39,9 @@ std::string spaces_text(SpaceSet set) {
 }
 
 std::string dtypes_text(DtypeSet set) {
-  if (set == kDtypesCompute) return "any but int64, fp64";
-  if (set == (kDtypesCompute | kDtypes64)) return "any";
+  if (set == kDtypesCompute) return "any compute dtype";
+  if (set == (kDtypesCompute | kDtypesOpaque)) return "any but int64, fp64";
+  if (set == (kDtypesCompute | kDtypes64 | kDtypesOpaque)) return "any";
   Names names;
   for (int d = 0; d < kNumDtypes; ++d) {
     if (contains(set, static_cast<Dtype>(d))) names.emplace_back(dtype_name(static_cast<Dtype>(d)));
@@ -81,6 +84,7 @@ struct FieldDoc {
 constexpr FieldDoc kFieldDocs[] = {
     {kFieldFunc, "func", "activation function"},
     {kFieldQueue, "queue", "DMA queue, 0 to 15"},
+    {kFieldPriority, "priority", "traffic class 0 (most urgent) to 3, from trn3 on; without effect on time"},
     {kFieldDge, "dge",
      "who builds the descriptors: static (in the program), hardware (from sync or scalar), software (from "
      "gpsimd)"},
@@ -89,8 +93,12 @@ constexpr FieldDoc kFieldDocs[] = {
     {kFieldRegA, "reg_a", "register read"},
     {kFieldRegB, "reg_b", "register read, unless flag immediate"},
     {kFieldTarget, "target", "instruction in the same stream"},
-    {kFieldImm, "imm", "32-bit constant"},
+    {kFieldImm, "imm", "32-bit integer constant"},
     {kFieldPattern, "base, partition_step, step", "affine pattern over partition and dims of dst"},
+    {kFieldCount, "count", "a number whose meaning the text above gives"},
+    {kFieldParam, "param", "slope of prelu"},
+    {kFieldMask, "mask", "32 source partitions of a quadrant"},
+    {kFieldTile, "tile", "[row, column, rows, columns] of the systolic array; absent: all of it"},
 };
 
 // (name, text) of everything the row takes besides operands.
@@ -103,7 +111,15 @@ std::vector<std::pair<std::string, std::string>> fields_of(const Row& r) {
   for (const FieldDoc& f : kFieldDocs) {
     if (r.uses(f.field)) fields.emplace_back(f.name, f.text);
   }
-  if (r.flags) fields.emplace_back("flags", flags_text(r.flags));
+  if (r.uses(kFieldReduce)) {
+    fields.emplace_back("reduce_op", operators_text(r.reduce_op));
+    fields.emplace_back("reduce", "idle, reset, reduce, reset_reduce, load_reduce (start value imm1)");
+  }
+  if (r.flags) {
+    fields.emplace_back(
+        "flags",
+        flags_text(r.flags) + (r.flags_trn3 ? " (from trn3 on: " + flags_text(r.flags_trn3) + ")" : ""));
+  }
   return fields;
 }
 
@@ -112,6 +128,8 @@ std::string operand_text(const OperandRule& o) {
   text += " in " + spaces_text(o.spaces) + ", " + std::string(role_text(o.role));
   if (!o.required) text += ", optional";
   text += "; dtypes: " + dtypes_text(o.dtypes);
+  if (o.dtypes_trn3 != 0) text += ", from trn3 on " + dtypes_text(o.dtypes_trn3);
+  if (o.indirect) text += "; may be indirect from trn3 on";
   if (o.max_free != 0) text += "; at most " + std::to_string(o.max_free) + " elements per partition";
   if (o.max_dims < 4) text += "; at most " + std::to_string(o.max_dims) + " free dims";
   return text;
@@ -147,7 +165,7 @@ std::string cell(std::string_view s) {
 std::string isa_markdown() {
   std::string md =
       "# Instructions\n\n"
-      "Generated from the instruction table (`isa/table.cpp`); do not edit. \"Source\" names the section of "
+      "Generated from the instruction table (`isa/rows.cpp`); do not edit. \"Source\" names the section of "
       "the public "
       "facts a row rests on; \"trnsim\" marks instructions of our own.\n\n"
       "| instruction | engines | since | cost class | does | source |\n|---|---|---|---|---|---|\n";
@@ -168,10 +186,17 @@ std::string isa_markdown() {
       "and scalar "
       "reach both, gpsimd reaches SBUF only, DMA reaches SBUF and HBM. int64 and fp64 exist in HBM only; "
       "fp8e4fn takes part "
-      "in arithmetic from trn3 on.\n";
+      "in arithmetic from trn3 on; e8m0, fp8e5x4, fp8e4fnx4 and fp4x4 (microscaling, trn3) are moved, "
+      "quantised and "
+      "multiplied only. An indirect operand, `sbuf.fp32[0+128]@0{64:1}<uint16[0]@4096>`, takes the place of "
+      "each element "
+      "of its first dim from a list of indices in SBUF. Which tests and probes stand behind a row: "
+      "[support](support.md)."
+      "\n";
   for (const Row& r : all_rows()) {
     md += "\n## " + std::string(r.name) + "\n\n" + std::string(r.doc);
     if (!r.detail.empty()) md += " " + std::string(r.detail);
+    if (!r.refused.empty()) md += " Not simulated: " + std::string(r.refused) + ".";
     md += "\n";
     std::string list;
     for (int s = 0; s < kNumSlots; ++s) {
@@ -199,8 +224,10 @@ std::string explain(std::string_view instruction) {
   }
   std::string text = std::string(r->name) + "\n  " + std::string(r->doc) + "\n";
   if (!r->detail.empty()) text += "  " + std::string(r->detail) + "\n";
+  if (!r->refused.empty()) text += "  not simulated: " + std::string(r->refused) + "\n";
   text += "engines:    " + engines_text(*r) + "\nsince:      " + std::string(name(r->since)) +
-          "\ncost class: " + std::string(name(r->cost)) + "\nsource:     " + std::string(r->source) +
+          "\ncost class: " + std::string(name(r->cost)) + "\ntime:       " + std::string(name(r->timing)) +
+          "\nsource:     " + std::string(r->source) +
           "\ncost law (N: elements of dst per partition; parameters: trnsim config explain KEY):\n" +
           laws_text(*r);
   std::string operands, fields, rules;

@@ -1,8 +1,10 @@
 #include "isa/dtype.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cassert>
+#include <cmath>
 #include <cstring>
 #include <limits>
 
@@ -10,8 +12,8 @@ namespace trnsim::isa {
 namespace {
 
 constexpr std::array<std::string_view, kNumDtypes> kNames = {
-    "fp32",  "fp32r", "bf16",   "fp16",   "fp8e4", "fp8e4fn", "fp8e5", "int32",
-    "int16", "int8",  "uint32", "uint16", "uint8", "bool",    "int64", "fp64"};
+    "fp32",   "fp32r", "bf16", "fp16",  "fp8e4", "fp8e4fn", "fp8e5", "int32",   "int16",     "int8", "uint32",
+    "uint16", "uint8", "bool", "int64", "fp64",  "fp8e3",   "e8m0",  "fp8e5x4", "fp8e4fnx4", "fp4x4"};
 
 // Narrows the bits of an FP32 to a format with kExp exponent and kMan mantissa bits, round to nearest even.
 // With kIeee the highest exponent holds infinity and NaN; without it only the all-ones code is NaN (OCP
@@ -78,6 +80,8 @@ constexpr std::array<uint32_t, 256> widen_table() {
 constexpr auto kE4M3 = widen_table<4, 3, true>();
 constexpr auto kE4M3FN = widen_table<4, 3, false>();
 constexpr auto kE5M2 = widen_table<5, 2, true>();
+constexpr auto kE3M4 = widen_table<3, 4, true>();
+constexpr float kE2M1[8] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f};
 
 template <typename T>
 T load(const void* p) {
@@ -148,6 +152,8 @@ float f32_from_fp8(Dtype d, uint8_t v) {
       return std::bit_cast<float>(kE4M3FN[v]);
     case Dtype::kF8E5M2:
       return std::bit_cast<float>(kE5M2[v]);
+    case Dtype::kF8E3M4:
+      return std::bit_cast<float>(kE3M4[v]);
     default:
       assert(d == Dtype::kF8E4M3);
       return std::bit_cast<float>(kE4M3[v]);
@@ -161,10 +167,109 @@ uint8_t fp8_from_f32(Dtype d, float v) {
       return static_cast<uint8_t>(narrow<4, 3, false>(bits));
     case Dtype::kF8E5M2:
       return static_cast<uint8_t>(narrow<5, 2, true>(bits));
+    case Dtype::kF8E3M4:
+      return static_cast<uint8_t>(narrow<3, 4, true>(bits));
     default:
       assert(d == Dtype::kF8E4M3);
       return static_cast<uint8_t>(narrow<4, 3, true>(bits));
   }
+}
+
+float f32_from_e8m0(uint8_t v) {
+  if (v == 0xff) return std::numeric_limits<float>::quiet_NaN();
+  // 2^-127 is subnormal in FP32.
+  return std::bit_cast<float>(v == 0 ? 0x400000u : static_cast<uint32_t>(v) << 23);
+}
+
+float f32_from_e2m1(uint8_t v) { return (v & 8) != 0 ? -kE2M1[v & 7] : kE2M1[v & 7]; }
+
+uint8_t e2m1_from_f32(float v) {
+  const uint8_t sign = std::signbit(v) ? 8 : 0;
+  const float a = std::fabs(v);
+  if (!(a < 6.0f)) return sign | 7;
+  uint8_t code = 0;
+  while (kE2M1[code + 1] <= a) ++code;
+  const float middle = (kE2M1[code] + kE2M1[code + 1]) / 2;
+  if (a > middle || (a == middle && (code & 1) != 0)) ++code;
+  return static_cast<uint8_t>(sign | code);
+}
+
+float f32_from_cfp8(uint8_t v, int mantissa_bits, int bias) {
+  const int exponent = (v & 0x7f) >> mantissa_bits, mantissa = v & ((1 << mantissa_bits) - 1);
+  const float magnitude = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), 1 - bias - mantissa_bits)
+                                        : std::ldexp(static_cast<float>((1 << mantissa_bits) + mantissa),
+                                                     exponent - bias - mantissa_bits);
+  return (v & 0x80) != 0 ? -magnitude : magnitude;
+}
+
+uint8_t cfp8_from_f32(float v, int mantissa_bits, int bias) {
+  const uint8_t sign = std::signbit(v) ? 0x80 : 0;
+  const double a = std::fabs(static_cast<double>(v));
+  if (!(a < f32_from_cfp8(0x7f, mantissa_bits, bias))) return sign | 0x7f;
+  // Codes are in the order of their values.
+  int low = 0, high = 0x7f;
+  while (high - low > 1) {
+    const int middle = (low + high) / 2;
+    (f32_from_cfp8(static_cast<uint8_t>(middle), mantissa_bits, bias) <= a ? low : high) = middle;
+  }
+  const double below = a - f32_from_cfp8(static_cast<uint8_t>(low), mantissa_bits, bias);
+  const double above = f32_from_cfp8(static_cast<uint8_t>(high), mantissa_bits, bias) - a;
+  return static_cast<uint8_t>(sign | (below < above || (below == above && low % 2 == 0) ? low : high));
+}
+
+float f32_from_packed(Dtype d, const void* p, int i) {
+  const auto* bytes = static_cast<const uint8_t*>(p);
+  switch (d) {
+    case Dtype::kF8E5M2x4:
+      return f32_from_fp8(Dtype::kF8E5M2, bytes[i]);
+    case Dtype::kF8E4M3FNx4:
+      return f32_from_fp8(Dtype::kF8E4M3FN, bytes[i]);
+    default:
+      assert(d == Dtype::kF4E2M1x4);
+      return f32_from_e2m1(static_cast<uint8_t>(bytes[i / 2] >> (4 * (i % 2))));
+  }
+}
+
+namespace {
+struct FloatFormat {
+  int mantissa_bits, bias;
+  float largest;
+};
+FloatFormat float_format(Dtype d) {
+  switch (d) {
+    case Dtype::kBF16:
+      return {7, 127, std::bit_cast<float>(0x7f7f0000u)};
+    case Dtype::kF16:
+      return {10, 15, 65504.0f};
+    case Dtype::kF8E4M3:
+      return {3, 7, 240.0f};
+    case Dtype::kF8E4M3FN:
+      return {3, 7, 448.0f};
+    case Dtype::kF8E5M2:
+      return {2, 15, 57344.0f};
+    case Dtype::kF8E3M4:
+      return {4, 3, 15.5f};
+    default:
+      return {23, 127, std::numeric_limits<float>::max()};
+  }
+}
+}  // namespace
+
+float largest_finite(Dtype d) { return float_format(d).largest; }
+
+float round_stochastic(Dtype d, float v, uint32_t random) {
+  const FloatFormat f = float_format(d);
+  const uint32_t bits = std::bit_cast<uint32_t>(v), magnitude = bits & 0x7fffffffu;
+  if (f.mantissa_bits == 23 || magnitude >= 0x7f800000u || magnitude == 0) return v;
+  // Weight of the last bit that `d` keeps; subnormals of `d` all have the same.
+  const int exponent = std::max<int>(static_cast<int>(magnitude >> 23), 1) - 127;
+  const int last = std::max(exponent, 1 - f.bias) - f.mantissa_bits;
+  const double unit = std::ldexp(1.0, last);
+  const double scaled = std::fabs(static_cast<double>(v)) / unit;  // exact: both are multiples of 2^-149
+  const double whole = std::floor(scaled);
+  const double up = scaled - whole > static_cast<double>(random) * 0x1p-32 ? 1.0 : 0.0;
+  const auto r = static_cast<float>((whole + up) * unit);
+  return std::signbit(v) ? -r : r;
 }
 
 float load_as_f32(Dtype d, const void* p) {
@@ -179,12 +284,21 @@ float load_as_f32(Dtype d, const void* p) {
     case Dtype::kF8E4M3:
     case Dtype::kF8E4M3FN:
     case Dtype::kF8E5M2:
+    case Dtype::kF8E3M4:
       return f32_from_fp8(d, load<uint8_t>(p));
+    case Dtype::kF8E8M0:
+      return f32_from_e8m0(load<uint8_t>(p));
+    case Dtype::kF8E5M2x4:
+    case Dtype::kF8E4M3FNx4:
+    case Dtype::kF4E2M1x4:
+      break;
     case Dtype::kF64:
       return static_cast<float>(load<double>(p));
     default:
       return static_cast<float>(load_as_int(d, p));
   }
+  assert(false && "packed values have no single value");
+  return 0;
 }
 
 void store_from_f32(Dtype d, void* p, float v) {
@@ -199,6 +313,7 @@ void store_from_f32(Dtype d, void* p, float v) {
     case Dtype::kF8E4M3:
     case Dtype::kF8E4M3FN:
     case Dtype::kF8E5M2:
+    case Dtype::kF8E3M4:
       return store(p, fp8_from_f32(d, v));
     case Dtype::kF64:
       return store(p, static_cast<double>(v));
@@ -219,10 +334,10 @@ void store_from_f32(Dtype d, void* p, float v) {
       return store(p, static_cast<uint8_t>(v != 0.0f ? 1 : 0));
     case Dtype::kI64:
       return store(p, integer_from_f32<int64_t>(v));
-    case Dtype::kCount:
+    default:
       break;
   }
-  assert(false && "invalid dtype");
+  assert(false && "no conversion to this dtype");
 }
 
 int64_t load_as_int(Dtype d, const void* p) {

@@ -108,15 +108,16 @@ class Reader {
 };
 
 // Access: byte 0 = space | dims << 2 | has register << 5 | has tensor << 6 | has offset << 7 (0 alone:
-// absent); byte 1 = dtype | dense << 4 | all partitions << 5. Dense steps are left out.
+// absent); byte 1 = dtype | dense << 5 | all partitions << 6 | indirect << 7. Dense steps are left out.
 enum : uint8_t {
   kHasRegister = 1 << 5,
   kHasTensor = 1 << 6,
   kHasOffset = 1 << 7,
-  kDense = 1 << 4,
-  kAllPartitions = 1 << 5
+  kDense = 1 << 5,
+  kAllPartitions = 1 << 6,
+  kIndirectList = 1 << 7
 };
-static_assert(kNumDtypes <= 16);
+static_assert(kNumDtypes <= 32);
 
 // Exactly row-major steps (Access::contiguous ignores the steps of dims of size 1; an exact round trip may
 // not). Wraps instead of overflowing: the writer and the reader must agree on any input.
@@ -141,7 +142,7 @@ void write_access(Writer& w, const Access& a) {
                               (a.address_register != kNoRegister ? kHasRegister : 0) |
                               (a.tensor != 0 ? kHasTensor : 0) | (a.offset != 0 ? kHasOffset : 0)));
   w.byte(static_cast<uint8_t>(static_cast<uint8_t>(a.dtype) | (is_dense ? kDense : 0) |
-                              (all_partitions ? kAllPartitions : 0)));
+                              (all_partitions ? kAllPartitions : 0) | (a.indirect ? kIndirectList : 0)));
   if (!all_partitions) {
     w.varint(a.start_partition);
     w.varint(a.num_partitions);
@@ -149,6 +150,11 @@ void write_access(Writer& w, const Access& a) {
   if (a.address_register != kNoRegister) w.byte(a.address_register);
   if (a.tensor != 0) w.varint(a.tensor);
   if (a.offset != 0) w.svarint(a.offset);
+  if (a.indirect) {
+    w.byte(static_cast<uint8_t>(a.index_dtype));
+    w.varint(a.index_partition);
+    w.varint(a.index_offset);
+  }
   for (int i = 0; i < dims; ++i) w.varint(a.size[i]);
   if (!is_dense) {
     for (int i = 0; i < dims; ++i) w.svarint(a.step[i]);
@@ -167,8 +173,7 @@ void read_access(Reader<kChecked>& r, Access& a) {
     return r.fail("an operand has more than 5 dims");
   }
   const uint8_t b1 = r.byte();
-  a.dtype = static_cast<Dtype>(b1 & 15);
-  if ((b1 & 0xc0) != 0) return r.fail("an operand has unknown bits");
+  a.dtype = static_cast<Dtype>(b1 & 31);
   if (b1 & kAllPartitions) {
     a.num_partitions = kMaxPartitions;
   } else {
@@ -178,6 +183,12 @@ void read_access(Reader<kChecked>& r, Access& a) {
   if (b0 & kHasRegister) a.address_register = r.byte();
   if (b0 & kHasTensor) a.tensor = r.template varint_as<uint32_t>("a tensor number is out of range");
   if (b0 & kHasOffset) a.offset = r.svarint();
+  if (b1 & kIndirectList) {
+    a.indirect = true;
+    a.index_dtype = r.template enumerator<Dtype>(kNumDtypes, "unknown dtype of an index list");
+    a.index_partition = r.template varint_as<uint16_t>("a partition number is out of range");
+    a.index_offset = r.template varint_as<uint32_t>("the offset of an index list is out of range");
+  }
   for (int i = 0; i < a.num_dims; ++i) a.size[i] = r.template varint_as<uint32_t>("a size is out of range");
   if (b1 & kDense) {
     uint64_t step = 1;
@@ -232,6 +243,7 @@ const uint8_t* decode_with(const uint8_t* begin, const uint8_t* end, Instruction
       out.sync.update_semaphore = r.byte();
       out.sync.update_value = r.svarint32();
     }
+    static_assert(static_cast<unsigned>(AluOp::kCount) <= 32);
     constexpr unsigned kOps = static_cast<unsigned>(AluOp::kCount);
     if (row.uses(kFieldOp0)) out.op0 = r.template enumerator<AluOp>(kOps, "unknown operator op0");
     if (row.uses(kFieldOp1)) out.op1 = r.template enumerator<AluOp>(kOps, "unknown operator op1");
@@ -241,6 +253,7 @@ const uint8_t* decode_with(const uint8_t* begin, const uint8_t* end, Instruction
     if (row.uses(kFieldImm0)) read_scalar(r, out.imm0);
     if (row.uses(kFieldImm1)) read_scalar(r, out.imm1);
     if (row.uses(kFieldQueue)) out.queue = r.byte();
+    if (row.uses(kFieldPriority)) out.priority = r.byte();
     if (row.uses(kFieldDge))
       out.dge = r.template enumerator<DgeMode>(3, "unknown descriptor generation mode");
     if (row.uses(kFieldReduceDims)) out.reduce_dims = r.byte();
@@ -254,6 +267,26 @@ const uint8_t* decode_with(const uint8_t* begin, const uint8_t* end, Instruction
       out.pattern.base = r.svarint();
       out.pattern.partition_step = r.svarint32();
       for (int32_t& step : out.pattern.step) step = r.svarint32();
+    }
+    if (row.uses(kFieldReduce)) {
+      const uint8_t v = r.byte();  // operator | command << 5
+      out.reduce_op = static_cast<AluOp>(v & 31);
+      out.reduce = static_cast<ReduceCmd>(v >> 5);
+      if (out.reduce_op >= AluOp::kCount || out.reduce > ReduceCmd::kLoadReduce)
+        r.fail("unknown use of the accumulator");
+    }
+    if (row.uses(kFieldCount)) out.count = r.template varint_as<uint32_t>("a count is out of range");
+    if (row.uses(kFieldParam)) out.param = r.f32();
+    if (row.uses(kFieldMask)) {
+      for (uint8_t& m : out.mask) m = r.byte();
+    }
+    if (row.uses(kFieldTile)) {
+      out.tile.rows = r.byte();
+      if (!out.tile.whole()) {
+        out.tile.columns = r.byte();
+        out.tile.row = r.byte();
+        out.tile.column = r.byte();
+      }
     }
     for (int s = 0; s < kNumSlots; ++s) {
       const auto slot = static_cast<Slot>(s);
@@ -298,6 +331,7 @@ void encode(const Instruction& i, std::vector<uint8_t>& out) {
   if (row.uses(kFieldImm0)) write_scalar(w, i.imm0);
   if (row.uses(kFieldImm1)) write_scalar(w, i.imm1);
   if (row.uses(kFieldQueue)) w.byte(i.queue);
+  if (row.uses(kFieldPriority)) w.byte(i.priority);
   if (row.uses(kFieldDge)) w.byte(static_cast<uint8_t>(i.dge));
   if (row.uses(kFieldReduceDims)) w.byte(i.reduce_dims);
   if (row.uses(kFieldRegDst)) w.byte(i.reg_dst);
@@ -309,6 +343,22 @@ void encode(const Instruction& i, std::vector<uint8_t>& out) {
     w.svarint(i.pattern.base);
     w.svarint(i.pattern.partition_step);
     for (int32_t step : i.pattern.step) w.svarint(step);
+  }
+  if (row.uses(kFieldReduce)) {
+    w.byte(static_cast<uint8_t>(static_cast<unsigned>(i.reduce_op) | static_cast<unsigned>(i.reduce) << 5));
+  }
+  if (row.uses(kFieldCount)) w.varint(i.count);
+  if (row.uses(kFieldParam)) w.f32(i.param);
+  if (row.uses(kFieldMask)) {
+    for (uint8_t m : i.mask) w.byte(m);
+  }
+  if (row.uses(kFieldTile)) {
+    w.byte(i.tile.rows);
+    if (!i.tile.whole()) {
+      w.byte(i.tile.columns);
+      w.byte(i.tile.row);
+      w.byte(i.tile.column);
+    }
   }
   for (int s = 0; s < kNumSlots; ++s) {
     const auto slot = static_cast<Slot>(s);

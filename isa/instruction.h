@@ -12,50 +12,74 @@ enum class Engine : uint8_t { kTensor = 0, kVector, kScalar, kGpSimd, kSync, kCo
 constexpr int kNumEngines = static_cast<int>(Engine::kCount);
 
 enum class Opcode : uint8_t {
-  // Tensor engine
-  kLoadStationary = 0,  // src0 SBUF [K<=128, M<=128] becomes the stationary matrix
-  kMultiplyMoving,      // dst PSUM [M, N<=512] (+)= stationary^T . src0 SBUF [K, N]; accumulate flag
-  kTranspose,  // Tensor: dst PSUM [F, P] = src0 SBUF [P<=128, F<=128]^T, bit exact, destroys the stationary
-               // matrix. Vector: each 32x32 block of src0 transposed in place of the block (dst, src0 [P, F])
-  // Elementwise (V/S/G as the table says)
-  kCopy,                // dst = cast(src0)
-  kTensorTensor,        // dst = src0 op0 src1
-  kTensorScalar,        // dst = (src0 op0 imm0) op1 imm1          (reverse flags swap the operands of an op)
-  kScalarTensorTensor,  // dst = (src0 op0 imm0) op1 src1
-  kActivation,      // dst = func(src0 * imm0 + imm1); aux [P,1] with flag kAccumulate: sum over the free axis
-  kActTableLoad,    // makes the table set of func resident
-  kCopyPredicated,  // where src1 != 0: dst = src0
-  kReciprocal,      // dst = 1 / src0
-  kMemset,          // dst = imm0
-  kIota,  // dst = pattern.base + partition*pattern.partition_step + sum index_i*pattern.step_i (int32, cast)
-  kAffineSelect,  // dst = (affine value of pattern) op0 0 ? src0 : imm0
-  // Reductions
-  kTensorReduce,      // dst = reduce op0 over the last `reduce_dims` dims of src0 (negated with flag kNegate)
-  kPartitionReduce,   // dst [1, N] = reduce op0 over partitions of src0 [P, N]
-  kTensorTensorScan,  // r_i = (src0_i op0 r_{i-1}) op1 src1_i, r_{-1} = imm0, along the flattened free axis
-  kBnStats,           // dst 6 values per partition: count, mean, count*var of even then odd elements
-  kBnAggr,            // dst (mean, variance) from src0 groups of 3
-  kMax8,              // dst [P,8] = the 8 largest of src0, descending
-  kMaxIndex8,  // dst [P,8] uint32 = index of first occurrence of each src1 value in src0, duplicates advance
-  kMatchReplace8,  // dst = src0 with the first match of each of the 8 src1 values replaced by imm0
+  // Tensor engine. The meaning of every row is in isa/rows.cpp.
+  kLoadStationary = 0,
+  kMultiplyMoving,
+  kLoadStationaryMx,
+  kMultiplyMovingMx,
+  kTranspose,
+  // Elementwise
+  kCopy,
+  kTensorTensor,
+  kTensorScalar,
+  kScalarTensorTensor,
+  kActivation,
+  kActivate2,
+  kActTableLoad,
+  kCopyPredicated,
+  kReciprocal,
+  kMemset,
+  kExponential,
+  kQuantizeMx,
+  kStreamShuffle,
+  kIota,
+  kAffineSelect,
+  kRangeSelect,
+  kSelectReduce,
+  // Reductions and scans
+  kTensorReduce,
+  kPartitionReduce,
+  kTensorTensorScan,
+  kTensorScalarReduce,
+  kTensorScalarCumulative,
+  kBnStats,
+  kBnAggr,
+  kMax8,
+  kMaxIndex8,
+  kMatchReplace8,
+  // GpSimd programs
+  kLocalGather,
+  kNGather,
+  kSequenceBounds,
+  kNonzeroWithCount,
+  kTopk,
+  kCustom,
   // Random
-  kPhilox,  // dst uint32 = Philox4x32-10 words; src0 SBUF uint32 [1 partition, 4]: key lo, key hi,
-            // offset lo, offset hi; element j (row major, + pattern.base) is word j%4 of counter offset + j/4
+  kPhilox,
+  kRng,
+  kRand2,
+  kDropout,
+  kSetRngSeed,
+  kRandGetState,
+  kRandSetState,
   // DMA (issued by a sequencer, runs on a DMA queue; sync.update fires at data completion and adds 16)
-  kDmaCopy,       // dst = cast(src0); SBUF or HBM on either side, equal element counts, row-major order
-  kDmaTranspose,  // dst [F, P] = src0 [P, F]^T, 2- or 4-byte elements
-  kDmaGather,     // dst row i = src0 (HBM) at row index src1[i]: see facts in isa/table.cpp
-  kDmaScatter,    // dst (HBM) at row index src1[i] = src0 row i; op0 == kAdd accumulates (dma_compute)
+  kDmaCopy,
+  kDmaTranspose,
+  kDmaGather,
+  kDmaScatter,
+  kDmaCompute,
+  kSendRecv,
   // Sequencer
-  kSemaphore,  // only waits and updates of `sync`
-  kRegMove,    // reg_dst = imm
-  kRegAlu,     // reg_dst = reg_a op0 (reg_b or imm with flag kImmediate)
-  kRegLoad,    // reg_dst = 32-bit word at src0
-  kRegStore,   // 32-bit word at dst = reg_a
-  kBranch,     // if reg_a op0 (reg_b or imm) jump to target      (op0 a comparison)
-  kJump,       // jump to target
-  kLoop,       // reg_a -= 1; if reg_a != 0 jump to target
-  kHalt,       // end of stream
+  kSemaphore,
+  kCoreBarrier,
+  kRegMove,
+  kRegAlu,
+  kRegLoad,
+  kRegStore,
+  kBranch,
+  kJump,
+  kLoop,
+  kHalt,
   kCount,
 };
 constexpr int kNumOpcodes = static_cast<int>(Opcode::kCount);
@@ -85,9 +109,20 @@ enum class AluOp : uint8_t {
   kShiftLeft,
   kShiftRight,  // integer dtypes, logical right shift
   kBypass,
+  // One operand: the scalar or second tile is left out.
+  kInvert,
+  kAbs,
+  kRsqrt,
+  kReciprocal,
+  kSquare,
+  kRelu,
+  kAverage,  // partition_reduce only
   kCount,
 };
-constexpr bool is_bitwise(AluOp op) { return op >= AluOp::kBitAnd && op <= AluOp::kShiftRight; }
+constexpr bool is_bitwise(AluOp op) {
+  return (op >= AluOp::kBitAnd && op <= AluOp::kShiftRight) || op == AluOp::kInvert;
+}
+constexpr bool is_unary(AluOp op) { return op >= AluOp::kInvert && op <= AluOp::kRelu; }
 constexpr bool is_compare(AluOp op) { return op >= AluOp::kEqual && op <= AluOp::kLess; }
 
 enum class ActFunc : uint8_t {
@@ -111,20 +146,44 @@ enum class ActFunc : uint8_t {
   kAbs,
   kSign,
   kReciprocal,
+  kPrelu,  // negative values times `param`
+  kGeluSigmoid,
+  kGeluDx,
+  kGeluSigmoidDx,
+  kSiluDx,
+  kErfDx,
   kCount,
 };
+// Inputs for which the function is specified; outside, the hardware's result is undefined.
+struct ActRange {
+  float low, high;
+  bool by_magnitude;  // low <= |x| <= high
+};
+ActRange act_range(ActFunc f);
 // The hardware keeps one table set resident; a function of another set costs an activation-table load.
 int act_table_set(ActFunc f);
 
 enum class DgeMode : uint8_t { kStatic = 0, kHardware, kSoftware };  // who builds the DMA descriptors
 
 enum Flags : uint16_t {
-  kFlagAccumulate = 1 << 0,  // MultiplyMoving: add to PSUM; Activation: write the free-axis sum to aux
+  kFlagAccumulate = 1 << 0,  // add to dst: PSUM of a matrix product, SBUF of a DMA copy
   kFlagReverse0 = 1 << 1,
   kFlagReverse1 = 1 << 2,
   kFlagNegate = 1 << 3,
   kFlagImmediate = 1 << 4,
   kFlagSkipOutOfBounds = 1 << 5,  // indirect DMA: skip instead of error
+  kFlagDoubleRow = 1 << 6,        // FP8 matrix product over pairs of rows
+  kFlagOneZero = 1 << 7,          // every element of the FP32 operand is 0 or 1: one pass is exact
+};
+
+// The accumulator of the Vector or the Scalar engine: one FP32 register per partition that lives across
+// instructions. aux, when present, receives its value after the instruction.
+enum class ReduceCmd : uint8_t {
+  kIdle = 0,     // not used
+  kReset,        // becomes the start value of reduce_op; the results are not added
+  kReduce,       // goes on with the results
+  kResetReduce,  // start value, then the results
+  kLoadReduce,   // the value of imm1, then the results
 };
 
 // A scalar operand: an FP32 constant, or an SBUF [P, 1] column (one value per partition; pointer.num_partitions of
@@ -163,6 +222,17 @@ struct AffinePattern {  // kIota, kAffineSelect: dims follow dst
   std::array<int32_t, 4> step{};
 };
 
+// Part of the systolic array that a matrix product uses; rows == 0: all of it.
+struct PeTile {
+  uint8_t row = 0, column = 0, rows = 0, columns = 0;
+  bool whole() const { return rows == 0; }
+};
+inline bool operator==(const PeTile& a, const PeTile& b) {
+  return a.row == b.row && a.column == b.column && a.rows == b.rows && a.columns == b.columns;
+}
+
+constexpr uint8_t kShuffleKeep = 255;  // stream_shuffle: this partition of dst keeps its value
+
 struct Instruction {
   Opcode opcode = Opcode::kHalt;
   Engine engine = Engine::kSync;  // whose stream it is in
@@ -171,19 +241,26 @@ struct Instruction {
   ActFunc func = ActFunc::kCopy;
   DgeMode dge = DgeMode::kStatic;
   uint8_t queue = 0;        // DMA
+  uint8_t priority = 0;     // DMA traffic class from trn3 on: 0 to 3, lower is more urgent
   uint8_t reduce_dims = 0;  // kTensorReduce
   uint8_t reg_dst = 0, reg_a = 0, reg_b = 0;
+  AluOp reduce_op = AluOp::kNone;  // of the accumulator
+  ReduceCmd reduce = ReduceCmd::kIdle;
   uint16_t flags = 0;
+  PeTile tile;            // matrix products
+  uint32_t count = 0;     // elements per index, results, rank: as the row says
+  float param = 0;        // slope of prelu
   uint32_t target = 0;    // branch: instruction index in the same stream
   uint32_t location = 0;  // index into Program::locations, 0 = unknown
-  int64_t imm = 0;        // register instructions
+  int64_t imm = 0;        // register instructions; an integer constant of other rows
   Sync sync;
   ScalarOperand imm0, imm1;
   AffinePattern pattern;
+  std::array<uint8_t, 32> mask{};  // kStreamShuffle: source of each partition of a quadrant, or kShuffleKeep
   Access dst, src0, src1, aux;
 
   bool has(Flags f) const { return (flags & f) != 0; }
-  bool is_dma() const { return opcode >= Opcode::kDmaCopy && opcode <= Opcode::kDmaScatter; }
+  bool is_dma() const { return opcode >= Opcode::kDmaCopy && opcode <= Opcode::kSendRecv; }
   bool is_control() const { return opcode >= Opcode::kSemaphore; }
 };
 

@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
+#include <limits>
+
+#include "isa/table.h"
 
 namespace trnsim::isa {
 namespace {
@@ -10,66 +14,34 @@ namespace {
 template <typename E>
 constexpr size_t kCountOf = static_cast<size_t>(E::kCount);
 
-constexpr std::array<std::string_view, kCountOf<Opcode>> kOpcodes = {"load_stationary",
-                                                                     "multiply_moving",
-                                                                     "transpose",
-                                                                     "copy",
-                                                                     "tensor_tensor",
-                                                                     "tensor_scalar",
-                                                                     "scalar_tensor_tensor",
-                                                                     "activation",
-                                                                     "act_table_load",
-                                                                     "copy_predicated",
-                                                                     "reciprocal",
-                                                                     "memset",
-                                                                     "iota",
-                                                                     "affine_select",
-                                                                     "tensor_reduce",
-                                                                     "partition_reduce",
-                                                                     "tensor_tensor_scan",
-                                                                     "bn_stats",
-                                                                     "bn_aggr",
-                                                                     "max8",
-                                                                     "max_index8",
-                                                                     "match_replace8",
-                                                                     "philox",
-                                                                     "dma_copy",
-                                                                     "dma_transpose",
-                                                                     "dma_gather",
-                                                                     "dma_scatter",
-                                                                     "semaphore",
-                                                                     "reg_move",
-                                                                     "reg_alu",
-                                                                     "reg_load",
-                                                                     "reg_store",
-                                                                     "branch",
-                                                                     "jump",
-                                                                     "loop",
-                                                                     "halt"};
-static_assert(!kOpcodes.back().empty(), "name the new opcode");
-
 constexpr std::array<std::string_view, kCountOf<Engine>> kEngines = {"tensor", "vector", "scalar", "gpsimd",
                                                                      "sync"};
 static_assert(!kEngines.back().empty());
 
 constexpr std::array<std::string_view, kCountOf<AluOp>> kAluOps = {
-    "none",        "add",        "subtract",    "multiply",    "max",         "min",
-    "abs_max",     "abs_min",    "power",       "equal",       "not_equal",   "greater_equal",
-    "greater",     "less_equal", "less",        "logical_and", "logical_or",  "logical_xor",
-    "bitwise_and", "bitwise_or", "bitwise_xor", "left_shift",  "right_shift", "bypass"};
+    "none",       "add",         "subtract",   "multiply",    "max",           "min",        "abs_max",
+    "abs_min",    "power",       "equal",      "not_equal",   "greater_equal", "greater",    "less_equal",
+    "less",       "logical_and", "logical_or", "logical_xor", "bitwise_and",   "bitwise_or", "bitwise_xor",
+    "left_shift", "right_shift", "bypass",     "invert",      "abs",           "rsqrt",      "reciprocal",
+    "square",     "relu",        "average"};
 static_assert(!kAluOps.back().empty());
 
 constexpr std::array<std::string_view, kCountOf<ActFunc>> kActFuncs = {
-    "copy",      "square", "rsqrt", "sqrt",     "exp",  "log", "sigmoid", "tanh", "relu", "gelu",
-    "gelu_tanh", "silu",   "erf",   "softplus", "mish", "sin", "arctan",  "abs",  "sign", "reciprocal"};
+    "copy",    "square", "rsqrt",     "sqrt",       "exp",   "log",          "sigmoid", "tanh",
+    "relu",    "gelu",   "gelu_tanh", "silu",       "erf",   "softplus",     "mish",    "sin",
+    "arctan",  "abs",    "sign",      "reciprocal", "prelu", "gelu_sigmoid", "gelu_dx", "gelu_sigmoid_dx",
+    "silu_dx", "erf_dx"};
 static_assert(!kActFuncs.back().empty());
 
 constexpr std::array<std::string_view, 4> kSpaces = {"none", "sbuf", "psum", "hbm"};
 constexpr std::array<std::string_view, 3> kDgeModes = {"static", "hardware", "software"};
 constexpr std::array<std::string_view, 4> kSemOps = {"none", "add", "subtract", "write"};
 constexpr std::array<std::string_view, 4> kTensorKinds = {"input", "output", "constant", "scratch"};
-constexpr std::array<std::string_view, 6> kFlags = {"accumulate", "reverse0",  "reverse1",
-                                                    "negate",     "immediate", "skip_out_of_bounds"};
+constexpr std::array<std::string_view, 5> kReduceCmds = {"idle", "reset", "reduce", "reset_reduce",
+                                                         "load_reduce"};
+constexpr std::array<std::string_view, 8> kFlags = {"accumulate", "reverse0",  "reverse1",
+                                                    "negate",     "immediate", "skip_out_of_bounds",
+                                                    "double_row", "one_zero"};
 
 template <typename E, size_t N>
 std::string_view lookup(const std::array<std::string_view, N>& names, E v) {
@@ -92,12 +64,13 @@ std::vector<std::string_view> all(const std::array<std::string_view, N>& names) 
 
 }  // namespace
 
-std::string_view name(Opcode v) { return lookup(kOpcodes, v); }
+std::string_view name(Opcode v) { return v < Opcode::kCount ? row(v).name : std::string_view("invalid"); }
 std::string_view name(Engine v) { return lookup(kEngines, v); }
 std::string_view name(AluOp v) { return lookup(kAluOps, v); }
 std::string_view name(ActFunc v) { return lookup(kActFuncs, v); }
 std::string_view name(Space v) { return lookup(kSpaces, v); }
 std::string_view name(DgeMode v) { return lookup(kDgeModes, v); }
+std::string_view name(ReduceCmd v) { return lookup(kReduceCmds, v); }
 std::string_view name(SemOp v) { return lookup(kSemOps, v); }
 std::string_view name(TensorKind v) { return lookup(kTensorKinds, v); }
 
@@ -124,12 +97,18 @@ std::string flags_text(uint16_t flags) {
   return text;
 }
 
-std::optional<Opcode> opcode_from_name(std::string_view t) { return find<Opcode>(kOpcodes, t); }
+std::optional<Opcode> opcode_from_name(std::string_view t) {
+  for (const Row& r : all_rows()) {
+    if (r.name == t) return r.opcode;
+  }
+  return std::nullopt;
+}
 std::optional<Engine> engine_from_name(std::string_view t) { return find<Engine>(kEngines, t); }
 std::optional<AluOp> alu_op_from_name(std::string_view t) { return find<AluOp>(kAluOps, t); }
 std::optional<ActFunc> act_func_from_name(std::string_view t) { return find<ActFunc>(kActFuncs, t); }
 std::optional<Space> space_from_name(std::string_view t) { return find<Space>(kSpaces, t); }
 std::optional<DgeMode> dge_mode_from_name(std::string_view t) { return find<DgeMode>(kDgeModes, t); }
+std::optional<ReduceCmd> reduce_cmd_from_name(std::string_view t) { return find<ReduceCmd>(kReduceCmds, t); }
 std::optional<TensorKind> tensor_kind_from_name(std::string_view t) {
   return find<TensorKind>(kTensorKinds, t);
 }
@@ -140,7 +119,11 @@ std::optional<Flags> flag_from_name(std::string_view t) {
   return std::nullopt;
 }
 
-std::vector<std::string_view> opcode_names() { return all(kOpcodes); }
+std::vector<std::string_view> opcode_names() {
+  std::vector<std::string_view> names;
+  for (const Row& r : all_rows()) names.push_back(r.name);
+  return names;
+}
 std::vector<std::string_view> engine_names() { return all(kEngines); }
 std::vector<std::string_view> alu_op_names() { return all(kAluOps); }
 std::vector<std::string_view> act_func_names() { return all(kActFuncs); }
@@ -175,6 +158,27 @@ std::string_view nearest_name(std::string_view text, const std::vector<std::stri
   return best;
 }
 
+ActRange act_range(ActFunc f) {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  constexpr float kPi = 3.14159265358979323846f;
+  switch (f) {
+    case ActFunc::kLog:
+      return {0x1p-64f, 0x1p64f, false};
+    case ActFunc::kSin:
+      return {-kPi, kPi, false};
+    case ActFunc::kArctan:
+      return {-kPi / 2, kPi / 2, false};
+    case ActFunc::kSqrt:
+      return {0x1p-116f, 0x1p118f, false};
+    case ActFunc::kRsqrt:
+      return {0x1p-87f, 0x1p97f, false};
+    case ActFunc::kReciprocal:
+      return {0x1p-42f, 0x1p42f, true};
+    default:
+      return {-kInf, kInf, false};
+  }
+}
+
 int act_table_set(ActFunc f) {
   // Groups seen on trn2: {copy, square, rsqrt}, {sigmoid}, {silu}, {exp}, {softplus} (facts, section 3.5).
   // The cheap functions are put with copy and the rest get sets of their own: a guess, because no list is
@@ -192,7 +196,15 @@ int act_table_set(ActFunc f) {
       return 5;
     case ActFunc::kGelu:
     case ActFunc::kGeluTanh:
+    case ActFunc::kGeluSigmoid:
       return 6;
+    case ActFunc::kGeluDx:
+    case ActFunc::kGeluSigmoidDx:
+      return 12;
+    case ActFunc::kSiluDx:
+      return 13;
+    case ActFunc::kErfDx:
+      return 14;
     case ActFunc::kErf:
       return 7;
     case ActFunc::kLog:

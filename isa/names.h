@@ -19,6 +19,7 @@ std::string_view name(AluOp v);
 std::string_view name(ActFunc v);
 std::string_view name(Space v);       // "none" "sbuf" "psum" "hbm"
 std::string_view name(DgeMode v);     // "static" "hardware" "software"
+std::string_view name(ReduceCmd v);   // "idle" "reset" "reduce" "reset_reduce" "load_reduce"
 std::string_view name(SemOp v);       // "none" "add" "subtract" "write"
 std::string_view name(TensorKind v);  // "input" "output" "constant" "scratch"
 std::string_view flag_name(Flags single_flag);
@@ -30,6 +31,7 @@ std::optional<AluOp> alu_op_from_name(std::string_view text);
 std::optional<ActFunc> act_func_from_name(std::string_view text);
 std::optional<Space> space_from_name(std::string_view text);
 std::optional<DgeMode> dge_mode_from_name(std::string_view text);
+std::optional<ReduceCmd> reduce_cmd_from_name(std::string_view text);
 std::optional<TensorKind> tensor_kind_from_name(std::string_view text);
 std::optional<Flags> flag_from_name(std::string_view text);
 

@@ -15,11 +15,10 @@ constexpr uint32_t kInput = 0, kOutput = 1;
 
 Dtype RandomProgram::legal_dtype(DtypeSet dtypes) {
   dtypes &= ~kDtypes64;
-  if (target_ < Generation::kTrn3) dtypes &= ~bit(Dtype::kF8E4M3FN);
   Dtype d;
   do {
     d = static_cast<Dtype>(below(kNumDtypes));
-  } while (!contains(dtypes, d));
+  } while (!contains(dtypes, d) || since(d) > target_);
   return d;
 }
 
@@ -33,11 +32,10 @@ Space RandomProgram::legal_space(SpaceSet spaces, Engine engine, bool reads) {
 }
 
 AluOp RandomProgram::legal_operator(AluSet set) {
-  if (target_ < Generation::kTrn3) set &= ~(bit(AluOp::kAbsMax) | bit(AluOp::kAbsMin));
   AluOp op;
   do {
     op = static_cast<AluOp>(below(static_cast<uint64_t>(AluOp::kCount)));
-  } while (!contains(set, op));
+  } while (!contains(set, op) || since(op) > target_);
   return op;
 }
 
@@ -104,7 +102,9 @@ ScalarOperand RandomProgram::legal_scalar(uint8_t kinds, int partitions) {
 
 void RandomProgram::legal_elementwise(Instruction& i) {
   const Row& r = row(i.opcode);
-  const Shape shape{static_cast<int>(1 + below(kMaxPartitions)), static_cast<int64_t>(1 + below(48))};
+  const bool quadrants = r.has_rule(Rule::kShuffleShape);
+  const Shape shape{static_cast<int>(quadrants ? 32 * (1 + below(4)) : 1 + below(kMaxPartitions)),
+                    static_cast<int64_t>(1 + below(48))};
   if (r.uses(kFieldOp0)) i.op0 = legal_operator(r.op0);
   if (r.uses(kFieldOp1)) i.op1 = legal_operator(r.op1);
   if (r.has_rule(Rule::kPowerOnGpSimd) && i.engine != Engine::kGpSimd && i.op0 == AluOp::kPower)
@@ -114,9 +114,11 @@ void RandomProgram::legal_elementwise(Instruction& i) {
     i.op1 = chance(50) ? AluOp::kAdd : AluOp::kNone;
   }
   const bool bitwise = r.has_rule(Rule::kOperatorClass) && is_bitwise(i.op0);
-  if (is_bitwise(i.op0) != is_bitwise(i.op1) && r.uses(kFieldOp1)) i.op1 = i.op0;
+  if (is_bitwise(i.op0) != is_bitwise(i.op1) && r.uses(kFieldOp1)) {
+    i.op1 = contains(r.op1, i.op0) ? i.op0 : AluOp::kAdd;
+  }
   if (r.uses(kFieldFunc)) i.func = static_cast<ActFunc>(below(static_cast<uint64_t>(ActFunc::kCount)));
-  i.flags = static_cast<uint16_t>(below(64)) & r.flags;
+  i.flags = static_cast<uint16_t>(random_()) & r.flags;
   const Dtype common = legal_dtype(bitwise ? kDtypesInteger : kDtypesCompute);
   const bool same = bitwise || r.has_rule(Rule::kSameDtype);
   for (int s = 0; s < kNumSlots; ++s) {
@@ -125,7 +127,7 @@ void RandomProgram::legal_elementwise(Instruction& i) {
     if (rule.role == Role::kNone) continue;
     const bool keep = same && contains(rule.dtypes, common) && rule.dtypes == kDtypesCompute;
     operand(i, slot) = legal_tile(legal_space(rule.spaces, i.engine, rule.role == Role::kRead), shape,
-                                  keep ? common : legal_dtype(rule.dtypes));
+                                  keep ? common : legal_dtype(rule.dtypes & ~kDtypesOpaque));
   }
   if (i.src1.space == Space::kPsum && i.src0.space == Space::kPsum) {
     i.src1 = legal_tile(Space::kSbuf, shape, i.src1.dtype);
@@ -139,10 +141,7 @@ void RandomProgram::legal_elementwise(Instruction& i) {
       s->value = static_cast<float>(below(8));
     }
   }
-  if (i.opcode == Opcode::kActivation) {
-    i.aux = Access{};
-    if (i.has(kFlagAccumulate)) i.aux = legal_tile(Space::kSbuf, {shape.partitions, 1}, Dtype::kF32);
-  }
+  legal_details(i, shape);
   if (r.uses(kFieldPattern)) {
     i.pattern.base = any_int(16);
     i.pattern.partition_step = static_cast<int32_t>(any_int(8));
@@ -163,11 +162,26 @@ void RandomProgram::legal_shaped(Instruction& i) {
       stationary_ = {p, static_cast<int64_t>(1 + below(kMaxPartitions))};
       tile(Slot::kSrc0, stationary_);
       stationary_dtype_ = i.src0.dtype;
+      i.flags = chance(20) ? kFlagOneZero : 0;
       return;
     case Opcode::kMultiplyMoving: {
       const auto n = static_cast<int64_t>(1 + below(256));
       i.src0 = legal_tile(Space::kSbuf, {stationary_.partitions, n}, stationary_dtype_);
       i.dst = legal_tile(Space::kPsum, {static_cast<int>(stationary_.free), n}, Dtype::kF32);
+      i.flags = chance(50) ? kFlagAccumulate : 0;
+      return;
+    }
+    case Opcode::kLoadStationaryMx:
+      stationary_ = {static_cast<int>(32 * (1 + below(4))), static_cast<int64_t>(2 * (1 + below(64)))};
+      tile(Slot::kSrc0, stationary_);
+      stationary_dtype_ = i.src0.dtype;
+      return legal_scales(&i.src1, stationary_);
+    case Opcode::kMultiplyMovingMx: {
+      const Shape moving{stationary_.partitions, static_cast<int64_t>(1 + below(256))};
+      i.src0 = legal_tile(Space::kSbuf, moving, stationary_dtype_);
+      legal_scales(&i.src1, moving);
+      i.dst = legal_tile(Space::kPsum, {static_cast<int>(stationary_.free), moving.free},
+                         legal_dtype(r.operand(Slot::kDst).dtypes));
       i.flags = chance(50) ? kFlagAccumulate : 0;
       return;
     }
@@ -181,7 +195,7 @@ void RandomProgram::legal_shaped(Instruction& i) {
           i.dst.num_dims = 1;
           i.dst.size[0] = static_cast<uint32_t>(p);
           i.dst.step[0] = 2;
-          i.dst.offset = 0;
+          i.dst.offset = 0;  // even
         }
         stationary_ = {};
       } else if (chance(50)) {
@@ -211,7 +225,7 @@ void RandomProgram::legal_shaped(Instruction& i) {
     }
     case Opcode::kPartitionReduce: {
       const auto n = static_cast<int64_t>(1 + below(64));
-      i.op0 = chance(50) ? AluOp::kAdd : AluOp::kMax;
+      i.op0 = chance(50) ? AluOp::kAdd : chance(50) ? AluOp::kMax : AluOp::kAverage;
       tile(Slot::kSrc0, {p, n});
       tile(Slot::kDst, {1, n});
       return;
@@ -229,6 +243,7 @@ void RandomProgram::legal_shaped(Instruction& i) {
       tile(Slot::kSrc0, {p, n});
       tile(Slot::kDst, {p, i.opcode == Opcode::kMatchReplace8 ? n : 8});
       if (i.opcode != Opcode::kMax8) tile(Slot::kSrc1, {p, 8});
+      if (i.opcode == Opcode::kMatchReplace8 && chance(50)) tile(Slot::kAux, {p, 8});
       if (r.uses(kFieldImm0)) i.imm0 = legal_scalar(kScalarImmediate, p);
       return;
     }
@@ -240,6 +255,7 @@ void RandomProgram::legal_shaped(Instruction& i) {
 }
 
 void RandomProgram::legal_dma(Instruction& i) {
+  if (target_ >= Generation::kTrn3) i.priority = static_cast<uint8_t>(below(kTrafficClasses));
   i.queue = static_cast<uint8_t>(below(kNumDmaQueues));
   const Dtype d = legal_dtype(kDtypesCompute);
   const int p = static_cast<int>(1 + below(kMaxPartitions));
@@ -257,8 +273,25 @@ void RandomProgram::legal_dma(Instruction& i) {
         i.dst.dtype = Dtype::kI32;
         i.dst.offset = 0;
       }
+      const bool adds = i.dst.dtype == i.src0.dtype && (d == Dtype::kF32 || d == Dtype::kBF16);
+      if (target_ >= Generation::kTrn3 && i.dst.space == Space::kSbuf && adds && chance(50)) {
+        i.flags = kFlagAccumulate;
+      }
       return;
     }
+    case Opcode::kDmaCompute: {
+      const auto sources = static_cast<uint32_t>(1 + below(4));
+      const Dtype other = legal_dtype(kDtypesCompute);
+      const auto rows = static_cast<uint32_t>(p), columns = static_cast<uint32_t>(n);
+      i.dst = chance(50) ? legal_hbm({rows, columns}, d, true) : legal_tile(Space::kSbuf, {p, n}, d, true);
+      i.src0 = legal_hbm({sources, rows, columns}, other, false);
+      if (chance(50)) i.src1 = legal_tile(Space::kSbuf, {p, n}, legal_dtype(kDtypesCompute), true);
+      return;
+    }
+    case Opcode::kSendRecv:
+      i.src0 = legal_tile(Space::kSbuf, {p, n}, d, true);
+      i.dst = legal_tile(Space::kSbuf, {p, n}, d, true);
+      return;
     case Opcode::kDmaTranspose: {
       const Dtype wide = legal_dtype(row(i.opcode).operand(Slot::kDst).dtypes);
       const auto f = static_cast<int64_t>(1 + below(kMaxPartitions));
@@ -270,6 +303,7 @@ void RandomProgram::legal_dma(Instruction& i) {
       const bool gather = i.opcode == Opcode::kDmaGather;
       i.dge = DgeMode::kSoftware;
       i.flags = kFlagSkipOutOfBounds;
+      if (chance(30)) i.op0 = AluOp::kAdd;
       const auto rows = static_cast<uint32_t>(1 + below(100)), row = static_cast<uint32_t>(1 + below(16));
       i.src1 = legal_tile(Space::kSbuf, {p, n % 4 + 1}, Dtype::kI32, true);
       const Access table = legal_hbm({rows, row}, d, !gather);
@@ -287,7 +321,8 @@ void RandomProgram::legal_control(Instruction& i) {
   if (r.uses(kFieldRegA)) i.reg_a = static_cast<uint8_t>(below(kNumRegisters));
   if (r.uses(kFieldRegB)) i.reg_b = static_cast<uint8_t>(below(kNumRegisters));
   if (r.uses(kFieldImm)) i.imm = any_int(31);
-  i.flags = static_cast<uint16_t>(below(64)) & r.flags;
+  i.flags = static_cast<uint16_t>(random_()) & r.flags;
+  if (i.opcode == Opcode::kCoreBarrier) i.src0 = legal_hbm({4}, Dtype::kI32, false);
   if (i.opcode == Opcode::kRegLoad) {
     i.src0 =
         chance(50) ? legal_hbm({1}, Dtype::kI32, false) : legal_tile(Space::kSbuf, {1, 1}, Dtype::kI32, true);
@@ -299,21 +334,23 @@ void RandomProgram::legal_control(Instruction& i) {
 }
 
 Instruction RandomProgram::legal_instruction(Opcode opcode, Engine engine, Generation target) {
-  target_ = target;
+  const Row& r = row(opcode);
+  target_ = r.runs_on(engine, target) ? target : Generation::kTrn3;
   Instruction i;
   i.opcode = opcode;
   i.engine = engine;
-  const Row& r = row(opcode);
   if (i.is_dma()) {
     legal_dma(i);
   } else if (i.is_control()) {
     legal_control(i);
+  } else if (legal_row(i)) {
   } else if (opcode == Opcode::kActTableLoad || r.has_rule(Rule::kSameElements) ||
              opcode == Opcode::kMemset || opcode == Opcode::kIota) {
     legal_elementwise(i);
   } else {
     legal_shaped(i);
   }
+  if (target_ < Generation::kTrn3) i.flags &= static_cast<uint16_t>(~r.flags_trn3);
   return i;
 }
 
@@ -325,29 +362,53 @@ Program RandomProgram::legal_program(int instructions, Generation target) {
   p.tensors.push_back({"y", TensorKind::kOutput, Dtype::kU8, {kHbmBytes}, kHbmBytes, {}});
   p.locations.push_back({"random.py", 1, "random"});
   stationary_ = {};
-  bool loaded = false;
+  Opcode loaded = Opcode::kCount;  // the load that the stationary matrix comes from
   // One counter for all: instruction n waits until everything before it is done.
   int32_t done = 0;
   for (int n = 0; n < instructions; ++n) {
     const auto opcode = static_cast<Opcode>(below(kNumOpcodes));
-    if (opcode == Opcode::kHalt || (opcode == Opcode::kMultiplyMoving && !loaded)) continue;
     const Row& r = row(opcode);
+    if (opcode == Opcode::kHalt || r.since > target || !r.refused.empty()) continue;
+    if (opcode == Opcode::kMultiplyMoving && loaded != Opcode::kLoadStationary) continue;
+    if (opcode == Opcode::kMultiplyMovingMx && loaded != Opcode::kLoadStationaryMx) continue;
     Engine engine;
     do {
       engine = static_cast<Engine>(below(kNumEngines));
-    } while (!r.runs_on(engine));
+    } while (!r.runs_on(engine, target));
+    const auto add = [&](Instruction i) {
+      auto& stream = p.streams[static_cast<int>(i.engine)];
+      i.target = static_cast<uint32_t>(stream.size() + 1);
+      i.location = 1;
+      i.sync.num_waits = 1;
+      i.sync.waits[0].value = done;
+      i.sync.update = SemOp::kAdd;
+      i.sync.update_value = i.is_dma() ? kDmaCompletionIncrement : 1;
+      done += i.sync.update_value;
+      stream.push_back(i);
+    };
     Instruction i = legal_instruction(opcode, engine, target);
-    if (opcode == Opcode::kLoadStationary) loaded = true;
-    if (opcode == Opcode::kTranspose && engine == Engine::kTensor) loaded = false;
-    auto& stream = p.streams[static_cast<int>(engine)];
-    i.target = static_cast<uint32_t>(stream.size() + 1);
-    i.location = 1;
-    i.sync.num_waits = 1;
-    i.sync.waits[0].value = done;
-    i.sync.update = SemOp::kAdd;
-    i.sync.update_value = i.is_dma() ? kDmaCompletionIncrement : 1;
-    done += i.sync.update_value;
-    stream.push_back(i);
+    if (opcode == Opcode::kLoadStationary || opcode == Opcode::kLoadStationaryMx) loaded = opcode;
+    if (opcode == Opcode::kTranspose && engine == Engine::kTensor) loaded = Opcode::kCount;
+    // Index lists whose entries are in bounds.
+    Access list;
+    if (opcode == Opcode::kLocalGather || opcode == Opcode::kNGather) list = i.src1;
+    const bool short_elements = engine != Engine::kTensor || dtype_bytes(i.src0.dtype) <= 2;
+    if (target >= Generation::kTrn3 && r.operand(Slot::kSrc0).indirect && i.src0.present() &&
+        short_elements && chance(30)) {
+      i.src0.indirect = true;
+      i.src0.index_partition = i.src0.start_partition;
+      i.src0.index_offset = static_cast<uint32_t>(4 * below(1000));
+      list = index_list(i.src0, engine);
+    }
+    if (list.present()) {
+      Instruction fill;
+      fill.opcode = Opcode::kMemset;
+      fill.engine = Engine::kVector;
+      fill.dst = list;
+      fill.imm0.kind = ScalarOperand::Kind::kImmediate;
+      add(fill);
+    }
+    add(i);
   }
   for (int e = 0; e < kNumEngines; ++e) {
     Instruction halt;

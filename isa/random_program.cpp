@@ -48,6 +48,12 @@ Access RandomProgram::any_access(uint32_t spaces) {
   if (chance(50)) {
     for (int d = 0; d < a.num_dims; ++d) a.step[d] = any_int(40);
   }
+  if (chance(10)) {
+    a.indirect = true;
+    a.index_dtype = static_cast<Dtype>(below(kNumDtypes));
+    a.index_partition = static_cast<uint16_t>(below(kMaxPartitions));
+    a.index_offset = static_cast<uint32_t>(any_int(31)) & INT32_MAX;
+  }
   return a;
 }
 
@@ -81,6 +87,7 @@ Instruction RandomProgram::any_instruction(Opcode opcode) {
   if (r.uses(kFieldImm0)) i.imm0 = any_scalar(r.imm0);
   if (r.uses(kFieldImm1)) i.imm1 = any_scalar(r.imm1);
   if (r.uses(kFieldQueue)) i.queue = static_cast<uint8_t>(below(kNumDmaQueues));
+  if (r.uses(kFieldPriority)) i.priority = static_cast<uint8_t>(below(256));
   if (r.uses(kFieldDge)) i.dge = static_cast<DgeMode>(below(3));
   if (r.uses(kFieldReduceDims)) i.reduce_dims = static_cast<uint8_t>(below(6));
   if (r.uses(kFieldRegDst)) i.reg_dst = static_cast<uint8_t>(below(kNumRegisters));
@@ -92,6 +99,19 @@ Instruction RandomProgram::any_instruction(Opcode opcode) {
     i.pattern.base = any_int(64);
     i.pattern.partition_step = static_cast<int32_t>(any_int(32));
     for (int32_t& step : i.pattern.step) step = static_cast<int32_t>(any_int(32));
+  }
+  if (r.uses(kFieldReduce)) {
+    i.reduce_op = any_op(r.reduce_op | bit(AluOp::kNone));
+    i.reduce = static_cast<ReduceCmd>(below(5));
+  }
+  if (r.uses(kFieldCount)) i.count = static_cast<uint32_t>(any_int(32));
+  if (r.uses(kFieldParam)) i.param = any_float();
+  if (r.uses(kFieldMask)) {
+    for (uint8_t& m : i.mask) m = static_cast<uint8_t>(below(256));
+  }
+  if (r.uses(kFieldTile) && chance(50)) {
+    i.tile = {static_cast<uint8_t>(below(256)), static_cast<uint8_t>(below(256)),
+              static_cast<uint8_t>(1 + below(255)), static_cast<uint8_t>(below(256))};
   }
   i.flags = static_cast<uint16_t>(random_()) & r.flags;
   i.location = static_cast<uint32_t>(below(3));

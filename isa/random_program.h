@@ -45,6 +45,11 @@ class RandomProgram {
   AluOp legal_operator(AluSet set);
   ScalarOperand legal_scalar(uint8_t kinds, int partitions);
   void legal_elementwise(Instruction& i);
+  // random_rows.cpp
+  void legal_accumulator(Instruction& i, Shape shape);
+  void legal_details(Instruction& i, Shape shape);
+  bool legal_row(Instruction& i);  // false: the row is made elsewhere
+  void legal_scales(Access* scale, Shape data);
   void legal_shaped(Instruction& i);
   void legal_dma(Instruction& i);
   void legal_control(Instruction& i);

@@ -27,8 +27,8 @@ constexpr uint32_t bit(E v) {
   return 1u << static_cast<unsigned>(v);
 }
 template <typename E>
-constexpr bool contains(uint32_t set, E v) {
-  return static_cast<unsigned>(v) < 32 && (set >> static_cast<unsigned>(v)) & 1;
+constexpr bool contains(uint64_t set, E v) {
+  return static_cast<unsigned>(v) < 64 && (set >> static_cast<unsigned>(v)) & 1;
 }
 
 enum class Slot : uint8_t { kDst = 0, kSrc0, kSrc1, kAux };
@@ -48,13 +48,17 @@ struct OperandRule {
   bool required = true;
   SpaceSet spaces = 0;
   DtypeSet dtypes = 0;
+  DtypeSet dtypes_trn3 = 0;     // further ones from trn3 on
+  bool indirect = false;        // may be indirect from trn3 on
   uint8_t max_dims = 4;         // free dims in SBUF/PSUM, all dims in HBM
   uint32_t max_free = 0;        // elements per partition; 0 = the limit of the space
   std::string_view shape = "";  // for the docs, e.g. "[K<=128, M<=128]"
+
+  DtypeSet dtypes_of(Generation g) const { return g >= Generation::kTrn3 ? dtypes | dtypes_trn3 : dtypes; }
 };
 
 // Scalar fields of Instruction that a row uses. The engine, sync and location fields belong to every row.
-enum Field : uint16_t {
+enum Field : uint32_t {
   kFieldOp0 = 1 << 0,
   kFieldOp1 = 1 << 1,
   kFieldFunc = 1 << 2,
@@ -69,6 +73,12 @@ enum Field : uint16_t {
   kFieldTarget = 1 << 11,
   kFieldImm = 1 << 12,
   kFieldPattern = 1 << 13,
+  kFieldReduce = 1 << 14,  // reduce_op and reduce: the accumulator of the engine
+  kFieldCount = 1 << 15,
+  kFieldParam = 1 << 16,
+  kFieldMask = 1 << 17,
+  kFieldTile = 1 << 18,
+  kFieldPriority = 1 << 19,
 };
 
 // Which kinds an imm0 / imm1 field may have.
@@ -90,6 +100,9 @@ enum class Rule : uint8_t {
   kStationaryShape,
   kMovingShape,
   kMatmulDtypes,
+  kPeTile,
+  kDoubleRow,
+  kMxScales,
   kTransposeShape,
   kReduceShape,
   kPartitionReduceShape,
@@ -99,15 +112,32 @@ enum class Rule : uint8_t {
   kTop8Result,
   kTop8Values,
   kPhiloxShape,
-  kAccumulateColumn,
+  kAccumulator,
+  kActivationFunction,
+  kActivate2Operators,
+  kOpaqueMoves,
+  kSelectSource,
+  kQuantizeShape,
+  kShuffleShape,
+  kRangeBounds,
+  kCumulativeOperators,
+  kLocalGatherShape,
+  kNGatherShape,
+  kSequenceShape,
+  kNonzeroShape,
+  kTopkShape,
+  kGeneratorState,
+  kUniformBounds,
   kDmaElements,
   kDmaCast,
+  kDmaAccumulate,
   kDmaTransposeShape,
   kIndirect,
+  kDmaSources,
   kOneWord,
   kCount,
 };
-using RuleSet = uint32_t;
+using RuleSet = uint64_t;
 std::string_view rule_name(Rule r);
 std::string_view rule_text(Rule r);  // one sentence
 
@@ -128,10 +158,20 @@ enum class CostClass : uint8_t {
   kReduce,
   kPartitionReduce,
   kScan,
+  kScalarReduce,  // tensor-scalar with a reduction into the accumulator
+  kSelectReduce,  // selections with an optional reduction
+  kExponential,
+  kQuantize,
+  kShuffle,
   kStatistics,
   kStatisticsMerge,
   kTop8,
   kRandom,
+  kRandomState,
+  kLocalGather,
+  kListScan,  // GpSimd programs that walk a list
+  kTopk,
+  kCustom,
   kDma,
   kSemaphore,
   kRegister,
@@ -141,25 +181,39 @@ enum class CostClass : uint8_t {
 };
 std::string_view name(CostClass c);
 
+// Where the time of a row comes from.
+enum class Timing : uint8_t { kMeasured = 0, kDocumented, kEstimated };
+std::string_view name(Timing t);
+
 struct Row {
   Opcode opcode = Opcode::kCount;
   std::string_view name = {};
   EngineSet engines = 0;
+  EngineSet engines_trn3 = 0;  // further ones from trn3 on
   Generation since = Generation::kTrn2;
   CostClass cost = CostClass::kCount;
   OperandRule operands[kNumSlots] = {};  // indexed by Slot
-  uint16_t fields = 0;                   // Field bits
+  uint32_t fields = 0;                   // Field bits
   uint16_t flags = 0;                    // allowed Flags
+  uint16_t flags_trn3 = 0;               // those of them that exist from trn3 on
   AluSet op0 = 0, op1 = 0;     // allowed operators; kNone is in the set when the operator may be left out
+  AluSet reduce_op = 0;        // of the accumulator
   uint8_t imm0 = 0, imm1 = 0;  // ScalarKinds
   RuleSet rules = 0;
   std::string_view doc = {};     // one line
   std::string_view detail = {};  // further semantics, may be empty
   std::string_view source = {};  // section of the hardware facts, or "trnsim" for an instruction of our own
+  Timing timing = Timing::kEstimated;
+  std::string_view refused = {};  // why no program may contain it: encoded and printed, not simulated
 
   const OperandRule& operand(Slot s) const { return operands[static_cast<int>(s)]; }
   bool uses(Field f) const { return (fields & f) != 0; }
-  bool runs_on(Engine e) const { return contains(engines, e); }
+  EngineSet engines_of(Generation g) const {
+    return g < since ? EngineSet{0}
+                     : static_cast<EngineSet>(g >= Generation::kTrn3 ? engines | engines_trn3 : engines);
+  }
+  bool runs_on(Engine e) const { return contains(engines | engines_trn3, e); }  // of some generation
+  bool runs_on(Engine e, Generation g) const { return contains(engines_of(g), e); }
   bool has_rule(Rule r) const { return contains(rules, r); }
 };
 
@@ -167,15 +221,29 @@ const Row& row(Opcode opcode);                  // opcode < Opcode::kCount
 const Row* row_by_name(std::string_view name);  // nullptr when unknown
 const Row (&all_rows())[kNumOpcodes];           // in opcode order
 
-// How this instruction uses the operand: the row's role, sharpened by flags (accumulate reads the
-// destination).
+// How this instruction uses the operand: the row's role, sharpened by its fields (accumulate reads the
+// destination, a shuffle may keep partitions of it).
 Role operand_role(const Instruction& i, Slot s);
 
+// True when a list of indices picks what is touched: any byte of the operand (of its partitions, when it is
+// indirect) may be, none must be.
+bool picked_by_indices(const Instruction& i, Slot s);
+// Writes PSUM through the systolic array.
+constexpr bool is_matmul(Opcode o) { return o == Opcode::kMultiplyMoving || o == Opcode::kMultiplyMovingMx; }
+
+// The index list of an indirect operand as an operand of its own.
+Access index_list(const Access& a, Engine e);
+constexpr int index_partitions(Engine e) { return e == Engine::kTensor ? 32 : 16; }
+
 // Calls fn(Slot or scalar name, Role, const Access&) for every memory operand that is present, the pointers
-// of imm0 and imm1 included. Reads come before writes.
+// of imm0 and imm1 and the index lists of indirect operands included. Reads come before writes.
 template <typename Fn>
 void for_each_operand(const Instruction& i, Fn&& fn) {
   const Row& r = row(i.opcode);
+  for (Slot s : {Slot::kSrc0, Slot::kSrc1, Slot::kDst}) {
+    if (r.operand(s).role != Role::kNone && operand(i, s).present() && operand(i, s).indirect)
+      fn(std::string_view("index"), Role::kRead, index_list(operand(i, s), i.engine));
+  }
   for (Slot s : {Slot::kSrc0, Slot::kSrc1}) {
     if (r.operand(s).role != Role::kNone && operand(i, s).present())
       fn(name(s), operand_role(i, s), operand(i, s));
@@ -199,12 +267,21 @@ bool same_instruction(const Instruction& a, const Instruction& b);
 // PSUM).
 SpaceSet reachable_spaces(Engine e, Role role);
 
+// First generation that has a dtype or an operator.
+Generation since(Dtype d);
+Generation since(AluOp op);
+// What the scalar engine computes as tensor_scalar.
+bool scalar_engine_operators(AluOp op0, AluOp op1, Generation g);
+
 // Fixed sets used by rows and by others.
 constexpr DtypeSet kDtypes64 = bit(Dtype::kI64) | bit(Dtype::kF64);
-constexpr DtypeSet kDtypesCompute = (bit(Dtype::kCount) - 1) & ~kDtypes64;
-constexpr DtypeSet kDtypesMatmul = bit(Dtype::kF32) | bit(Dtype::kF32R) | bit(Dtype::kBF16) |
-                                   bit(Dtype::kF16) | bit(Dtype::kF8E4M3) | bit(Dtype::kF8E4M3FN) |
-                                   bit(Dtype::kF8E5M2);
+constexpr DtypeSet kDtypesPacked = bit(Dtype::kF8E5M2x4) | bit(Dtype::kF8E4M3FNx4) | bit(Dtype::kF4E2M1x4);
+constexpr DtypeSet kDtypesOpaque = kDtypesPacked | bit(Dtype::kF8E8M0);
+constexpr DtypeSet kDtypesCompute = (bit(Dtype::kCount) - 1) & ~kDtypes64 & ~kDtypesOpaque;
+constexpr DtypeSet kDtypesFp8 =
+    bit(Dtype::kF8E4M3) | bit(Dtype::kF8E4M3FN) | bit(Dtype::kF8E5M2) | bit(Dtype::kF8E3M4);
+constexpr DtypeSet kDtypesMatmul =
+    bit(Dtype::kF32) | bit(Dtype::kF32R) | bit(Dtype::kBF16) | bit(Dtype::kF16) | kDtypesFp8;
 constexpr DtypeSet kDtypesInteger = bit(Dtype::kI32) | bit(Dtype::kI16) | bit(Dtype::kI8) | bit(Dtype::kU32) |
                                     bit(Dtype::kU16) | bit(Dtype::kU8) | bit(Dtype::kBool);
 
@@ -216,6 +293,7 @@ struct Limits {
   bool matmul_output_in_one_bank;
 };
 const Limits& limits(Generation g);
+constexpr int kTrafficClasses = 4;  // of DMA, from trn3 on
 constexpr int64_t kMaxFreeElementsSbuf = 65536;
 constexpr int64_t kMaxFreeElementsPsum = 4096;
 

@@ -80,6 +80,12 @@ void InstructionChecker::check(const Instruction& i, Engine stream, int64_t inde
   if (row_->since > generation_) {
     illegal(join(
         {"the instruction exists from ", name(row_->since), " on; the program is for ", name(generation_)}));
+  } else if (!row_->runs_on(stream, generation_)) {
+    illegal(join({"the ", name(stream), " engine has the instruction from trn3 on; the program is for ",
+                  name(generation_)}));
+  }
+  if (!row_->refused.empty()) {
+    report(ErrorClass::kNotSimulated, Severity::kError, std::string(row_->refused));
   }
   check_fields();
   check_sync();
@@ -100,12 +106,24 @@ void InstructionChecker::check_fields() {
     user(join(
         {"flag ", flags_text(static_cast<uint16_t>(i.flags & ~r.flags)), " has no meaning here; ", allowed}));
   }
+  if ((i.flags & r.flags_trn3) != 0 && generation_ < Generation::kTrn3) {
+    illegal(join({"flag ", flags_text(static_cast<uint16_t>(i.flags & r.flags_trn3)),
+                  " exists from trn3 on; the program is for ", name(generation_)}));
+  }
   if (r.uses(kFieldOp0)) check_operator(i.op0, r.op0, "op0");
   if (r.uses(kFieldOp1)) check_operator(i.op1, r.op1, "op1");
   if (r.uses(kFieldFunc) && i.func >= ActFunc::kCount) user("unknown activation function");
   if (r.uses(kFieldQueue) && i.queue >= kNumDmaQueues) {
     illegal(
         join({"DMA queue ", number(i.queue), "; each engine has queues 0 to ", number(kNumDmaQueues - 1)}));
+  }
+  if (r.uses(kFieldPriority) && i.priority != 0) {
+    if (generation_ < Generation::kTrn3) {
+      illegal(join({"traffic classes exist from trn3 on; the program is for ", name(generation_)}));
+    } else if (i.priority >= kTrafficClasses) {
+      illegal(join(
+          {"priority ", number(i.priority), "; the traffic classes are 0 to ", number(kTrafficClasses - 1)}));
+    }
   }
   auto check_register = [&](Field f, uint8_t reg, std::string_view what) {
     if (r.uses(f) && reg >= kNumRegisters) {
@@ -146,15 +164,11 @@ void InstructionChecker::check_fields() {
 
 void InstructionChecker::check_operator(AluOp op, AluSet allowed, std::string_view what) {
   if (op >= AluOp::kCount || !contains(allowed, op)) {
-    std::string list;
-    for (int o = 0; o < static_cast<int>(AluOp::kCount); ++o) {
-      if (contains(allowed, static_cast<AluOp>(o)))
-        list += join({list.empty() ? "" : ", ", name(static_cast<AluOp>(o))});
-    }
-    illegal(join({"operator ", name(op), " is not possible as ", what, "; allowed: ", list}));
-  } else if ((op == AluOp::kAbsMax || op == AluOp::kAbsMin) && generation_ < Generation::kTrn3) {
-    illegal(join(
-        {"operator ", name(op), " exists from trn3 on; on trn2 take the activation abs, then max or min"}));
+    illegal(
+        join({"operator ", name(op), " is not possible as ", what, "; allowed: ", operators_text(allowed)}));
+  } else if (since(op) > generation_) {
+    illegal(join({"operator ", name(op), " exists from ", name(since(op)), " on; the program is for ",
+                  name(generation_), ". Use an activation, or two instructions"}));
   }
 }
 
@@ -195,6 +209,9 @@ void InstructionChecker::check_operand(Slot slot) {
 void InstructionChecker::check_access(const Access& a, const OperandRule& rule, std::string_view what,
                                       bool by_dma) {
   const ErrorClass illegal_class = ErrorClass::kIllegalOnHardware;
+  // Scales lie at offsets 0, 4, 8 and 12 of their quadrants (rule mx_scales).
+  const bool scale_rows = (what == "src1" && row_->has_rule(Rule::kMxScales)) ||
+                          (what == "aux" && row_->has_rule(Rule::kQuantizeShape));
   if (a.space > Space::kHbm)
     return malformed(ErrorClass::kUserError, join({what, " has an unknown memory space"}));
   if (!contains(rule.spaces, a.space)) {
@@ -210,21 +227,27 @@ void InstructionChecker::check_access(const Access& a, const OperandRule& rule, 
   }
   if (a.dtype >= Dtype::kCount)
     return malformed(ErrorClass::kUserError, join({what, " has an unknown dtype"}));
-  if (!contains(rule.dtypes, a.dtype)) {
+  if (!contains(rule.dtypes_of(generation_), a.dtype)) {
     malformed(illegal_class,
-              join({what, " has dtype ", dtype_name(a.dtype), "; allowed: ", dtypes_text(rule.dtypes)}));
+              join({what, " has dtype ", dtype_name(a.dtype),
+                    "; allowed: ", dtypes_text(rule.dtypes_of(generation_)),
+                    contains(rule.dtypes_trn3, a.dtype) ? " (the dtype given: from trn3 on)" : ""}));
   } else if (contains(kDtypes64, a.dtype) && a.space != Space::kHbm) {
     malformed(illegal_class, join({what, " is ", dtype_name(a.dtype),
                                    " outside HBM; 64-bit elements exist in HBM only, DMA narrows them to ",
                                    a.dtype == Dtype::kI64 ? "int32" : "fp32"}));
-  } else if (a.dtype == Dtype::kF8E4M3FN && generation_ < Generation::kTrn3 && !pure_move()) {
+  } else if (since(a.dtype) > generation_ && !pure_move()) {
     malformed(
         illegal_class,
-        join({what, " is fp8e4fn (float8_e4m3fn), which takes part in arithmetic from trn3 on, and the ",
-              "program is for ", name(generation_),
-              " (NCC_EVRF051); use fp8e4 (largest value 240), fp8e5 (float8_e5m2) or bf16, or choose "
-              "--config trn3"}));
+        join({what, " is ", dtype_name(a.dtype), a.dtype == Dtype::kF8E4M3FN ? " (float8_e4m3fn)" : "",
+              ", which takes part in arithmetic from ", name(since(a.dtype)), " on, and the program is for ",
+              name(generation_),
+              a.dtype == Dtype::kF8E4M3FN
+                  ? " (NCC_EVRF051); use fp8e4 (largest value 240), fp8e5 (float8_e5m2) or bf16, or choose "
+                    "--config trn3"
+                  : "; choose --config trn3"}));
   }
+  if (a.indirect) check_indirect(a, rule, what);
   const int max_dims = a.space == Space::kHbm ? kMaxDims : std::min<int>(rule.max_dims, 4);
   if (a.num_dims > max_dims) {
     return malformed(illegal_class,
@@ -292,7 +315,7 @@ void InstructionChecker::check_access(const Access& a, const OperandRule& rule, 
   if (!by_dma) {
     const int start = a.start_partition, n = a.num_partitions;
     const int unit = n > 64 ? 128 : n > 32 ? 64 : 32;
-    if (start % unit != 0) {
+    if (start % unit != 0 && !scale_rows) {
       illegal(join({what, " starts at partition ", number(start), " with ", number(n),
                     " partitions; allowed starts: ",
                     n > 64   ? "0"
@@ -309,13 +332,13 @@ void InstructionChecker::check_access(const Access& a, const OperandRule& rule, 
   }
   const int64_t capacity =
       a.space == Space::kSbuf ? sbuf_bytes_ : limits(generation_).psum_bytes_per_partition;
-  if (a.address_register == kNoRegister && (lowest < 0 || highest > capacity)) {
+  if (a.address_register == kNoRegister && !a.indirect && (lowest < 0 || highest > capacity)) {
     malformed(illegal_class, join({what, " covers bytes ", wide_number(lowest), " to ", wide_number(highest),
                                    " of a ", name(a.space), " partition, which has ", number(capacity)}));
   }
   // The tensor engine accumulates bank by bank.
   if (engine_ == Engine::kTensor && !by_dma && a.space == Space::kPsum &&
-      limits(generation_).matmul_output_in_one_bank && lowest >= 0 &&
+      limits(generation_).matmul_output_in_one_bank && !a.indirect && lowest >= 0 &&
       lowest / kPsumBankBytes != (highest - 1) / kPsumBankBytes) {
     illegal(join({what, " covers bytes ", wide_number(lowest), " to ", wide_number(highest),
                   " of PSUM: on trn2 a tensor engine result lies within one bank of ", number(kPsumBankBytes),
@@ -330,8 +353,63 @@ void InstructionChecker::too_many(std::string_view what, int64_t count, int64_t 
 }
 
 bool InstructionChecker::pure_move() const {
-  return i_->opcode >= Opcode::kDmaCopy && i_->opcode <= Opcode::kDmaScatter &&
-         i_->dst.dtype == i_->src0.dtype && i_->op0 != AluOp::kAdd;
+  return i_->is_dma() && i_->opcode != Opcode::kDmaCompute && i_->dst.dtype == i_->src0.dtype &&
+         i_->op0 != AluOp::kAdd && !i_->has(kFlagAccumulate);
+}
+
+void InstructionChecker::check_indirect(const Access& a, const OperandRule& rule, std::string_view what) {
+  const ErrorClass illegal_class = ErrorClass::kIllegalOnHardware;
+  if (!rule.indirect || a.space == Space::kHbm) {
+    return malformed(illegal_class,
+                     join({what, " of ", row_->name, " cannot be indirect; copy the elements first"}));
+  }
+  if (generation_ < Generation::kTrn3) {
+    illegal(join({what, " is indirect, which exists from trn3 on; gather with DMA, or use gpsimd"}));
+  }
+  if (a.index_dtype != Dtype::kU16 && a.index_dtype != Dtype::kU32 && a.index_dtype != Dtype::kI32) {
+    malformed(illegal_class, join({"the index list of ", what, " is ", dtype_name(a.index_dtype),
+                                   "; allowed: uint16, uint32, int32"}));
+    return;
+  }
+  if (a.num_dims == 0) {
+    return malformed(ErrorClass::kUserError,
+                     join({what, " is indirect but has no dims; dims[0] is the indexed one"}));
+  }
+  if (a.address_register != kNoRegister) illegal(join({what, " is indirect and has an address register"}));
+  const int rows = index_partitions(engine_);
+  const int64_t columns = (a.size[0] + rows - 1) / rows;
+  const auto bytes = static_cast<int64_t>(dtype_bytes(a.index_dtype));
+  if (a.index_partition % 32 != 0 || a.index_partition + rows > kMaxPartitions) {
+    illegal(join({"the index list of ", what, " starts at partition ", number(a.index_partition),
+                  "; allowed: 0, 32, 64, 96"}));
+  }
+  if (a.index_offset % bytes != 0 || a.index_offset + columns * bytes > sbuf_bytes_) {
+    illegal(join({"the index list of ", what, " covers bytes ", number(a.index_offset), " to ",
+                  number(a.index_offset + columns * bytes), " of an sbuf partition, which has ",
+                  number(sbuf_bytes_), "; it must be aligned to its elements"}));
+  }
+  const bool read = rule.role == Role::kRead;
+  if (read && a.index_partition != a.start_partition) {
+    illegal(join({"the index list of ", what, " starts at partition ", number(a.index_partition), ", ", what,
+                  " at ", number(a.start_partition), "; they must be equal"}));
+  }
+  if (!read && engine_ == Engine::kScalar && a.space == Space::kPsum) {
+    illegal("the scalar engine cannot scatter to psum; scatter to sbuf, or use the vector engine");
+  }
+  const Access& src = i_->src0;
+  if (!read && engine_ != Engine::kTensor && src.present()) {
+    const int want = src.space == Space::kSbuf ? src.start_partition
+                     : src.indirect            ? src.index_partition
+                                               : a.index_partition;
+    if (a.index_partition != want) {
+      illegal(join({"the index list of ", what, " starts at partition ", number(a.index_partition),
+                    "; it must be ", number(want), ", as that of src0"}));
+    }
+  }
+  if (engine_ == Engine::kTensor && dtype_bytes(read ? a.dtype : Dtype::kBF16) > 2 && !is_packed(a.dtype)) {
+    illegal(join(
+        {what, " is ", dtype_name(a.dtype), "; indirect operands of the tensor engine have 8 or 16 bits"}));
+  }
 }
 
 std::vector<Diagnostic> validate(const Program& program, Generation generation,
@@ -357,15 +435,17 @@ std::vector<Diagnostic> validate(const Program& program, Generation generation,
     if (t.dtype >= Dtype::kCount) program_error("tensor " + t.name + " has an unknown dtype");
   }
 
-  const int64_t sbuf = options.sbuf_bytes_per_partition != 0 ? options.sbuf_bytes_per_partition
-                                                             : limits(generation).sbuf_bytes_per_partition;
+  ValidateOptions chosen = options;
+  if (chosen.sbuf_bytes_per_partition == 0) {
+    chosen.sbuf_bytes_per_partition = limits(generation).sbuf_bytes_per_partition;
+  }
   std::array<bool, kNumSemaphores> updated{};
   for (const auto& stream : program.streams) {
     for (const Instruction& i : stream) {
       if (i.sync.update != SemOp::kNone) updated[i.sync.update_semaphore] = true;
     }
   }
-  InstructionChecker checker(program, generation, sbuf, options.max_diagnostics, out);
+  InstructionChecker checker(program, generation, chosen, out);
   for (int e = 0; e < kNumEngines; ++e) {
     const auto& stream = program.streams[e];
     checker.begin_stream(stream);

@@ -25,9 +25,17 @@ struct Diagnostic {
   std::string message;    // complete: class, place, limit, next step
 };
 
+// Where the public sources disagree (config group `rules`).
+struct RuleChoices {
+  bool pe_column_tiling = true;         // the systolic array tiles columns, not only rows
+  int64_t mx_moving_columns = 4096;     // of one microscaling product into fp32
+  bool hardware_transpose_128 = false;  // hardware descriptors: last dim a multiple of 128, any first dim
+};
+
 struct ValidateOptions {
   size_t max_diagnostics = 50;           // errors, and as many warnings beside them
   int64_t sbuf_bytes_per_partition = 0;  // 0: of the generation
+  RuleChoices rules;
 };
 
 // Empty when the program is legal. Never throws, safe on any decoded program.

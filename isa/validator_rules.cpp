@@ -13,16 +13,25 @@ std::string operator+(std::string a, std::string_view b) { return a.append(b); }
 
 bool one_byte(Dtype d) { return dtype_bytes(d) == 1; }
 bool wide_float(Dtype d) { return d == Dtype::kF32 || d == Dtype::kF32R; }
-bool no_operator(AluOp op) { return op == AluOp::kNone || op == AluOp::kBypass; }
+std::string shape(const Access& a) { return shape_text(a); }
 
-std::string shape(const Access& a) {
+}  // namespace
+
+std::string shape_text(const Access& a) {
   std::string text = "[";
   if (a.space != Space::kHbm) text += number(a.num_partitions);
   for (int d = 0; d < a.num_dims; ++d) text += (text.size() > 1 ? ", " : "") + number(a.size[d]);
   return text + "]";
 }
 
-}  // namespace
+std::string operators_text(AluSet set) {
+  std::string text;
+  for (int o = 0; o < static_cast<int>(AluOp::kCount); ++o) {
+    if (contains(set, static_cast<AluOp>(o)))
+      text += std::string(text.empty() ? "" : ", ") + name(static_cast<AluOp>(o));
+  }
+  return text;
+}
 
 __extension__ std::string wide_number(__int128 v) {
   if (v > INT64_MAX) return "more than 2^63";
@@ -58,10 +67,14 @@ void InstructionChecker::begin_stream(const std::vector<Instruction>& stream) {
 
 void InstructionChecker::track_stationary() {
   if (engine_ != Engine::kTensor) return;
-  if (i_->opcode == Opcode::kLoadStationary) {
+  const bool load = i_->opcode == Opcode::kLoadStationary || i_->opcode == Opcode::kLoadStationaryMx;
+  if (load && !i_->tile.whole()) {
+    stationary_ = Stationary::kUnknown;  // several matrices: the executor keeps track
+  } else if (load) {
     stationary_ = shapes_ok_ ? Stationary::kKnown : Stationary::kUnknown;
     stationary_k_ = i_->src0.num_partitions;
-    stationary_m_ = shapes_ok_ ? i_->src0.free_elements() : 0;
+    stationary_m_ = shapes_ok_ ? i_->src0.free_elements() / (i_->has(kFlagDoubleRow) ? 2 : 1) : 0;
+    stationary_double_ = i_->has(kFlagDoubleRow);
     stationary_dtype_ = i_->src0.dtype;
   } else if (i_->opcode == Opcode::kTranspose) {
     stationary_ = Stationary::kNone;
@@ -105,13 +118,27 @@ void InstructionChecker::check_scalars() {
   switch (i.opcode) {
     case Opcode::kTensorScalar:
     case Opcode::kScalarTensorTensor:
-      needed0 = !no_operator(i.op0);
-      needed1 = !no_operator(i.op1);
+    case Opcode::kTensorScalarReduce:
+    case Opcode::kTensorScalarCumulative:
+    case Opcode::kActivate2:
+      needed0 = !no_operator(i.op0) && !is_unary(i.op0);
+      needed1 = !no_operator(i.op1) && !is_unary(i.op1) && !row_->uses(kFieldReduce);
+      if (i.opcode == Opcode::kActivate2) needed1 = !no_operator(i.op1);
       break;
     case Opcode::kActivation:
       needed0 = needed1 = false;
       dtypes = bit(Dtype::kF32);
       dtypes1 = kDtypesMatmul & ~bit(Dtype::kF32R);
+      break;
+    case Opcode::kExponential:
+    case Opcode::kCopyPredicated:
+    case Opcode::kCustom:
+      needed0 = needed1 = false;
+      break;
+    case Opcode::kRangeSelect:
+    case Opcode::kRand2:
+    case Opcode::kDropout:
+      dtypes = dtypes1 = bit(Dtype::kF32);
       break;
     default:
       break;
@@ -143,7 +170,7 @@ void InstructionChecker::check_rule(Rule rule) {
     case Rule::kSameElements:
       return rule_same_elements();
     case Rule::kSameDtype:
-      if (i.dst.dtype != i.src0.dtype) {
+      if (i.src0.present() && i.dst.dtype != i.src0.dtype) {
         illegal("src0 is " + std::string(dtype_name(i.src0.dtype)) + ", dst " + dtype_name(i.dst.dtype) +
                 "; the instruction does not cast");
       }
@@ -191,6 +218,7 @@ void InstructionChecker::check_rule(Rule rule) {
                 " elements per partition; 8 to 16384 are allowed. Pad it with the lowest value");
       }
       if (i.opcode == Opcode::kMatchReplace8) expect_elements(i.dst, "dst", i.src0.free_elements());
+      if (i.aux.present()) expect_elements(i.aux, "aux", 8);
       return;
     case Rule::kTop8Result:
       return expect_elements(i.dst, "dst", 8);
@@ -200,14 +228,6 @@ void InstructionChecker::check_rule(Rule rule) {
       if (i.src0.num_partitions != 1 || i.src0.free_elements() != 4) {
         illegal("src0 is " + shape(i.src0) +
                 " instead of [1, 4]: key low, key high, offset low, offset high");
-      }
-      return;
-    case Rule::kAccumulateColumn:
-      if (i.has(kFlagAccumulate) != i.aux.present()) {
-        user(i.aux.present() ? "aux is given without flag accumulate"
-                             : "flag accumulate needs aux, a [P, 1] column");
-      } else if (i.aux.present()) {
-        expect_elements(i.aux, "aux", 1);
       }
       return;
     case Rule::kDmaElements:
@@ -227,8 +247,8 @@ void InstructionChecker::check_rule(Rule rule) {
       if (a.elements() != 1) user("the operand " + shape(a) + " is not a single element");
       return;
     }
-    case Rule::kCount:
-      return;
+    default:
+      return check_row_rule(rule);
   }
 }
 
@@ -290,32 +310,29 @@ void InstructionChecker::rule_scalar_tensor_operators() {
   const Instruction& i = *i_;
   const AluOp op0 = i.op0, op1 = no_operator(i.op1) ? AluOp::kNone : i.op1;
   if (engine_ == Engine::kScalar) {
-    bool ok = (op0 == AluOp::kMultiply && (op1 == AluOp::kNone || op1 == AluOp::kAdd)) ||
-              (op0 == AluOp::kAdd && op1 == AluOp::kNone);
-    if (generation_ >= Generation::kTrn3) {
-      ok = ok || ((op0 == AluOp::kAbsMax || op0 == AluOp::kAbsMin) && op1 == AluOp::kNone);
-    }
-    if (!ok) {
+    if (!scalar_engine_operators(op0, op1, generation_)) {
       illegal("the scalar engine computes (multiply, add), multiply or add here, not (" +
               std::string(name(op0)) + ", " + name(op1) + "); use the vector engine");
     }
   } else if (engine_ == Engine::kGpSimd) {
     constexpr AluSet kAllowed = bit(AluOp::kNone) | bit(AluOp::kBypass) | bit(AluOp::kAdd) |
-                                bit(AluOp::kSubtract) | bit(AluOp::kMultiply) | bit(AluOp::kPower);
+                                bit(AluOp::kSubtract) | bit(AluOp::kMultiply) | bit(AluOp::kPower) |
+                                bit(AluOp::kRsqrt);
     if (!contains(kAllowed, op0) || !contains(kAllowed, op1)) {
-      illegal("gpsimd has add, subtract, multiply and power here, not (" + std::string(name(op0)) + ", " +
-              name(op1) + "); use the vector engine");
+      illegal("gpsimd has add, subtract, multiply, power and rsqrt here, not (" + std::string(name(op0)) +
+              ", " + name(op1) + "); use the vector engine");
     }
   }
 }
 
 void InstructionChecker::rule_moving_shape() {
   const Instruction& i = *i_;
-  const int64_t n = i.src0.free_elements();
+  const int64_t n = i.src0.free_elements() / (i.has(kFlagDoubleRow) ? 2 : 1);
   const int64_t bytes = static_cast<int64_t>(dtype_bytes(i.dst.dtype));
-  const int64_t limit = limits(generation_).matmul_output_in_one_bank
-                            ? limits(generation_).matmul_free_elements
-                            : limits(generation_).psum_bytes_per_partition / bytes;
+  int64_t limit = limits(generation_).matmul_output_in_one_bank
+                      ? limits(generation_).matmul_free_elements
+                      : limits(generation_).psum_bytes_per_partition / bytes;
+  if (i.opcode == Opcode::kMultiplyMovingMx) limit = std::min(limit, choices_.mx_moving_columns * 4 / bytes);
   if (n > limit) {
     illegal("src0 has " + number(n) + " columns; the limit is " + number(limit) + ". Split the instruction");
   }
@@ -327,6 +344,11 @@ void InstructionChecker::rule_moving_shape() {
     return user("no stationary matrix is loaded; a transpose destroys it. Put load_stationary before it");
   }
   if (stationary_ != Stationary::kKnown) return;
+  if (!i.tile.whole())
+    return user("the stationary matrix was loaded for the whole array; name the same tile in both");
+  if (stationary_double_ != i.has(kFlagDoubleRow)) {
+    user("flag double_row must be the same as that of load_stationary");
+  }
   if (i.src0.num_partitions != stationary_k_) {
     user("src0 has K = " + number(i.src0.num_partitions) + " partitions, the stationary matrix " +
          number(stationary_k_));
@@ -339,10 +361,6 @@ void InstructionChecker::rule_moving_shape() {
 
 void InstructionChecker::rule_matmul_dtypes() {
   const Instruction& i = *i_;
-  if (i.dst.dtype != Dtype::kF32 && generation_ < Generation::kTrn3) {
-    illegal("dst is " + std::string(dtype_name(i.dst.dtype)) +
-            "; before trn3 the tensor engine writes fp32 only");
-  }
   if (stationary_ != Stationary::kKnown) return;
   const Dtype a = stationary_dtype_, b = i.src0.dtype;
   auto mixes = [&](Dtype x, Dtype y) { return (a == x && b == y) || (a == y && b == x); };
@@ -406,6 +424,10 @@ void InstructionChecker::rule_dma_cast() {
     illegal("src0 is " + std::string(dtype_name(a)) + ", dst " + dtype_name(b) +
             "; hardware descriptor generation does not cast. Use static descriptors");
   }
+  if (is_opaque(a) || is_opaque(b)) {
+    illegal("src0 is " + std::string(dtype_name(a)) + ", dst " + dtype_name(b) +
+            "; microscaling dtypes are moved unchanged");
+  }
   auto partner = [](Dtype wide, Dtype other) {
     return wide == Dtype::kI64 ? other == Dtype::kI32 || other == Dtype::kU32 : other == Dtype::kF32;
   };
@@ -417,14 +439,60 @@ void InstructionChecker::rule_dma_cast() {
 
 void InstructionChecker::rule_dma_transpose_shape() {
   const Instruction& i = *i_;
-  auto sides = [](const Access& a) {
-    if (a.space != Space::kHbm) return std::pair<int64_t, int64_t>(a.num_partitions, a.free_elements());
-    if (a.num_dims == 0) return std::pair<int64_t, int64_t>(1, 1);
-    return std::pair<int64_t, int64_t>(a.size[0], a.free_elements() / a.size[0]);
+  const auto rank = [](const Access& a) { return a.num_dims + (a.space != Space::kHbm ? 1 : 0); };
+  const auto dim = [](const Access& a, int d) -> int64_t {
+    if (a.space == Space::kHbm) return a.size[d];
+    return d == 0 ? a.num_partitions : a.size[d - 1];
   };
-  const auto s = sides(i.src0), d = sides(i.dst);
-  if (s.first != d.second || s.second != d.first) {
+  if (i.count != 0 && (i.count < 2 || i.count > 4)) {
+    return illegal("count is " + number(i.count) + "; a transpose has 2, 3 or 4 dims");
+  }
+  const int dims = rank(i.src0);
+  if (i.count > 2 && dims != static_cast<int>(i.count)) {
+    return illegal("src0 " + shape(i.src0) + " has " + number(dims) + " dims, count says " + number(i.count));
+  }
+  const int64_t first = dims == 0 ? 1 : dim(i.src0, 0);
+  int64_t rows = first,
+          last = i.count > 2 ? dim(i.src0, dims - 1) : i.src0.elements() / std::max<int64_t>(first, 1);
+  const Access& index = i.src1;
+  if (index.present()) {
+    if (i.dge != DgeMode::kSoftware) illegal("a gathering transpose needs software descriptor generation");
+    if (i.src0.space != Space::kHbm) return illegal("src0 lies in sbuf; a gathering transpose reads hbm");
+    if (dtype_bytes(i.src0.dtype) != 2) illegal("a gathering transpose moves 2-byte elements");
+    rows = index.elements();
+    const int64_t p = index.num_partitions;
+    if (p < 16 || p % 16 != 0 || (index.free_elements() > 1 && p != kMaxPartitions)) {
+      illegal("src1 is " + shape(index) +
+              "; the indices are 16 to 128 partitions, a multiple of 16, and 128 "
+              "when there are several columns");
+    }
+    if (last > 128)
+      illegal("src0 has a last dim of " + number(last) + "; a gathering transpose takes at most 128");
+  } else if (i.has(kFlagSkipOutOfBounds)) {
+    user("skip_out_of_bounds has no meaning without indices");
+  }
+  if (i.dst.num_partitions != last ||
+      i.dst.free_elements() * i.dst.num_partitions != i.src0.elements() / first * rows) {
     illegal("src0 is " + shape(i.src0) + ", dst " + shape(i.dst) + "; the transpose has the sides swapped");
+  }
+  if (i.dge == DgeMode::kHardware) {
+    if (dtype_bytes(i.src0.dtype) != 2) {
+      illegal("hardware descriptors transpose 2-byte elements; use static descriptors");
+    }
+    if (choices_.hardware_transpose_128) {
+      if (last % 128 != 0)
+        illegal("hardware descriptors transpose a last dim that is a multiple of 128, not " + number(last));
+    } else {
+      const int64_t inner = dims > 2 ? dim(i.src0, dims - 2) : 16;
+      const bool ok = i.count > 2 ? 16 % first == 0 && first * inner % 16 == 0 : first == 16;
+      if (!ok || last > 128) {
+        illegal("src0 is " + shape(i.src0) +
+                "; hardware descriptors transpose [16, up to 128], or 3 and 4 dims with a "
+                "first dim of 1, 2, 4, 8 or 16 whose product with the last but one is a multiple of 16. Use "
+                "static "
+                "descriptors");
+      }
+    }
   }
 }
 

@@ -12,15 +12,19 @@ std::string number(int64_t v);
 __extension__ std::string wide_number(__int128 v);
 std::string spaces_text(SpaceSet set);
 std::string dtypes_text(DtypeSet set);
+std::string operators_text(AluSet set);
+std::string shape_text(const Access& a);  // "[128, 4, 8]"
+constexpr bool no_operator(AluOp op) { return op == AluOp::kNone || op == AluOp::kBypass; }
 
 class InstructionChecker {
  public:
-  InstructionChecker(const Program& program, Generation generation, int64_t sbuf_bytes,
-                     size_t max_diagnostics, std::vector<Diagnostic>& out)
+  InstructionChecker(const Program& program, Generation generation, const ValidateOptions& options,
+                     std::vector<Diagnostic>& out)
       : program_(program),
         generation_(generation),
-        sbuf_bytes_(sbuf_bytes),
-        max_(max_diagnostics),
+        sbuf_bytes_(options.sbuf_bytes_per_partition),
+        choices_(options.rules),
+        max_(options.max_diagnostics),
         out_(out),
         errors_(out.size()) {}
 
@@ -42,6 +46,7 @@ class InstructionChecker {
   void check_operator(AluOp op, AluSet allowed, std::string_view what);
   void check_sync();
   void check_operand(Slot slot);
+  void check_indirect(const Access& a, const OperandRule& rule, std::string_view what);
   void check_access(const Access& a, const OperandRule& rule, std::string_view what, bool by_dma);
   bool pure_move() const;
 
@@ -62,12 +67,29 @@ class InstructionChecker {
   void rule_dma_cast();
   void rule_dma_transpose_shape();
   void rule_indirect();
+  // validator_rows.cpp: rules of single rows
+  void check_row_rule(Rule rule);
+  void rule_pe_tile();
+  void rule_double_row();
+  void rule_mx_scales(const Access& scale, std::string_view what, int64_t partitions, int64_t columns);
+  void rule_accumulator();
+  void rule_activate2();
+  void rule_opaque_moves();
+  void rule_quantize();
+  void rule_shuffle();
+  void rule_local_gather();
+  void rule_nonzero();
+  void rule_topk();
+  void rule_generator_state();
+  void rule_dma_accumulate();
+  void rule_dma_sources();
   void expect_elements(const Access& a, std::string_view what, int64_t count);
   void track_stationary();
 
   const Program& program_;
   const Generation generation_;
   const int64_t sbuf_bytes_;
+  const RuleChoices choices_;
   const size_t max_;
   std::vector<Diagnostic>& out_;
   size_t errors_, warnings_ = 0;
@@ -81,6 +103,7 @@ class InstructionChecker {
   // The stationary matrix along the straight-line path; unknown where paths meet.
   enum class Stationary : uint8_t { kNone, kKnown, kUnknown } stationary_ = Stationary::kNone;
   int64_t stationary_k_ = 0, stationary_m_ = 0;
+  bool stationary_double_ = false;
   Dtype stationary_dtype_ = Dtype::kF32;
   std::vector<uint32_t> branch_targets_;  // sorted
 };

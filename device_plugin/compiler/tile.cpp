@@ -343,7 +343,8 @@ void TileBuilder::activation(const Access& dst, const Access& src, ActFunc func,
   i.imm1 = bias;
   if (row_sum) {
     i.aux = *row_sum;
-    i.flags |= isa::kFlagAccumulate;
+    i.reduce_op = AluOp::kAdd;
+    i.reduce = isa::ReduceCmd::kResetReduce;
   }
   emit(std::move(i));
 }

@@ -20,7 +20,7 @@ constexpr size_t kMaxLogged = size_t{1} << 23;
 Use use_of(const Instruction& i, isa::Role role) {
   if (role == isa::Role::kRead) return Use::kRead;
   if (role == isa::Role::kWrite) return Use::kWrite;
-  return i.opcode == Opcode::kMultiplyMoving ? Use::kAccumulate : Use::kUpdate;
+  return isa::is_matmul(i.opcode) ? Use::kAccumulate : Use::kUpdate;
 }
 
 Operand operand_of(const isa::Access& a, Use use, OperandName name) {
@@ -39,15 +39,29 @@ Operand operand_of(const isa::Access& a, Use use, OperandName name) {
   return o;
 }
 
+// Where the elements of an indirect operand may lie.
+isa::Access whole_partitions(const isa::Access& a) {
+  const isa::Limits& limits = isa::limits(isa::Generation::kTrn2);
+  isa::Access all = a;
+  all.dtype = isa::Dtype::kU8;
+  all.offset = 0;
+  all.num_dims = 1;
+  all.step[0] = 1;
+  all.size[0] = static_cast<uint32_t>(a.space == Space::kPsum ? limits.psum_bytes_per_partition
+                                                              : limits.sbuf_bytes_per_partition);
+  return all;
+}
+
 // Reads first, as the instruction has them before it writes.
 template <typename Fn>
 void each_operand(const Instruction& i, Fn&& fn) {
   const isa::Row& r = isa::row(i.opcode);
   const auto slot = [&](isa::Slot s, OperandName n) {
     if (r.operand(s).role == isa::Role::kNone || !isa::operand(i, s).present()) return;
-    Operand o = operand_of(isa::operand(i, s), use_of(i, isa::operand_role(i, s)), n);
-    o.indexed = (i.opcode == Opcode::kDmaGather && n == OperandName::kSrc0) ||
-                (i.opcode == Opcode::kDmaScatter && n == OperandName::kDst);
+    const isa::Access& a = isa::operand(i, s);
+    if (a.indirect) fn(operand_of(isa::index_list(a, i.engine), Use::kRead, n));
+    Operand o = operand_of(a.indirect ? whole_partitions(a) : a, use_of(i, isa::operand_role(i, s)), n);
+    o.indexed = isa::picked_by_indices(i, s);
     fn(o);
   };
   slot(isa::Slot::kSrc0, OperandName::kSrc0);
@@ -247,7 +261,7 @@ void Checker::touch(const Instruction& i, const Epoch& self, const chip::Registe
   Access a;
   a.self = self;
   a.engine = static_cast<Engine>(self.engine);
-  a.matmul = i.opcode == Opcode::kMultiplyMoving;
+  a.matmul = isa::is_matmul(i.opcode);
   a.order = &order_;
   each_operand(i, [&](const Operand& o) {
     a.operand = &o;

@@ -104,7 +104,7 @@ class SimulatedDevice : public Device {
     if (prepared == nullptr) return result;
     CoreState& state = cores_[static_cast<size_t>(core)];
     std::lock_guard<std::mutex> lock(state.mutex);
-    const exec::Status status = exec::run(state.core(sizes_), *prepared, hbm_of(bindings));
+    const exec::Status status = exec::run(state.core(sizes_, config_), *prepared, hbm_of(bindings));
     if (!status.ok()) {
       result.status = status_of(status.kind);
       result.message = status.message;
@@ -127,8 +127,11 @@ class SimulatedDevice : public Device {
   struct CoreState {
     std::mutex mutex;
     std::unique_ptr<exec::Core> memory;  // SBUF and PSUM exist once the core has run with data
-    exec::Core& core(const exec::CoreSizes& sizes) {
-      if (memory == nullptr) memory = std::make_unique<exec::Core>(sizes);
+    exec::Core& core(const exec::CoreSizes& sizes, const config::Config& config) {
+      if (memory == nullptr) {
+        memory = std::make_unique<exec::Core>(sizes);
+        memory->set_numerics(numerics_of(config));
+      }
       return *memory;
     }
   };
@@ -254,7 +257,7 @@ class SimulatedDevice : public Device {
     CoreState& state = cores_[static_cast<size_t>(core)];
     std::lock_guard<std::mutex> lock(state.mutex);
     const std::vector<exec::HbmTensor> hbm = hbm_of(bindings);
-    CoreHook hook(state.core(sizes_), decoded, hbm);
+    CoreHook hook(state.core(sizes_, config_), decoded, hbm);
     std::unique_ptr<WatchedRun> run;
     if (watcher_ != nullptr) run = watcher_->watch(decoded, program.tensors(), bindings);
     const TimingResult timing = run_timed(*timed, config_, &hook, run != nullptr ? run->observer() : nullptr);

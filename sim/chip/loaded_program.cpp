@@ -20,6 +20,26 @@ LaunchResult::Status status_of(exec::Status::Kind kind) {
   }
 }
 
+exec::Numerics numerics_of(const config::Config& config) {
+  const config::Numerics& c = config.numerics;
+  exec::Numerics n;
+  n.stochastic_rounding = c.stochastic_rounding != 0;
+  n.rounding_seed = static_cast<uint64_t>(c.rounding_seed);
+  n.saturate_infinity = c.saturate_infinity != 0;
+  n.strict_activation_range = c.strict_activation_range != 0;
+  n.vector_xorwow = c.vector_generator != 0;
+  n.mx_scale_offset = static_cast<int>(c.mx_scale_offset);
+  return n;
+}
+
+isa::RuleChoices rules_of(const config::Config& config) {
+  isa::RuleChoices r;
+  r.pe_column_tiling = config.rules.pe_column_tiling != 0;
+  r.mx_moving_columns = config.rules.mx_moving_columns;
+  r.hardware_transpose_128 = config.rules.hardware_transpose != 0;
+  return r;
+}
+
 bool ContainerProgram::open(const uint8_t* container, size_t bytes, const std::string& target,
                             LoadError* error) {
   bytes_.assign(container, container + bytes);
@@ -73,6 +93,7 @@ const isa::Program* ContainerProgram::program(const config::Config& config, Laun
       isa::ValidateOptions options;
       options.max_diagnostics = 1;
       options.sbuf_bytes_per_partition = config.memory.sbuf_bytes_per_partition;
+      options.rules = rules_of(config);
       const auto diagnostics = isa::validate(program_, options);
       if (const isa::Diagnostic* d = isa::first_error(diagnostics)) {
         decode_failure_.status = d->error_class == isa::ErrorClass::kUserError      ? Status::kUserError

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "isa/container.h"
+#include "isa/validator.h"
 #include "sim/chip/device.h"
 #include "sim/chip/simulator.h"
 #include "sim/chip/timed_program.h"
@@ -66,5 +67,8 @@ class ContainerProgram : public LoadedProgram {
 };
 
 LaunchResult::Status status_of(exec::Status::Kind kind);
+// The choices of the configuration that values and legality depend on.
+exec::Numerics numerics_of(const config::Config& config);
+isa::RuleChoices rules_of(const config::Config& config);
 
 }  // namespace trnsim::chip

@@ -1,5 +1,7 @@
 #include "sim/chip/probe_programs.h"
 
+#include "isa/table.h"
+
 namespace trnsim::chip::probe {
 namespace {
 
@@ -336,7 +338,8 @@ std::vector<isa::Program> standard_programs() {
         i.imm0.pointer = column();
       })});
   const auto accumulate = [](Instruction& i) {
-    i.flags = isa::kFlagAccumulate;
+    i.reduce_op = AluOp::kAdd;
+    i.reduce = isa::ReduceCmd::kResetReduce;
     i.aux = sbuf(1, Dtype::kF32, 100 * 1024);
   };
   one("scalar_accumulate", {with(activation(sbuf(500, Dtype::kF32, 4096), f, ActFunc::kExp), accumulate),
@@ -486,6 +489,27 @@ std::vector<isa::Program> standard_programs() {
     std::vector<Instruction> issue(2, load_stationary(sbuf(4, Dtype::kBF16)));
     for (int k = 0; k < 6; ++k) issue.push_back(issue[0]);
     one("dispatch", issue);
+  }
+  // Every row of the instruction table by itself, with its results read out and its operands indirect where it can.
+  for (const isa::Row& row : isa::all_rows()) {
+    for (int e = 0; e < isa::kNumEngines; ++e) {
+      const auto engine = static_cast<Engine>(e);
+      if (!row.runs_on(engine) || !row.refused.empty() || row.cost == isa::CostClass::kBranch) continue;
+      std::vector<Instruction> probe = row_probe(row.opcode, engine, 128);
+      one("row_" + std::string(row.name), probe, row_probe_tensors());
+      Instruction& i = probe.back();
+      if (row.operand(isa::Slot::kSrc0).indirect) i.src0.indirect = true;
+      if (row.uses(isa::kFieldReduce) && row.operand(isa::Slot::kAux).role != isa::Role::kNone) {
+        i.reduce_op = AluOp::kMax;
+        i.reduce = isa::ReduceCmd::kResetReduce;
+        i.aux = column();
+      }
+      for (Instruction& p : probe) {
+        p.flags = static_cast<uint16_t>(p.flags | (row.flags & (isa::kFlagOneZero | isa::kFlagAccumulate)));
+        if (p.has(isa::kFlagOneZero)) p.src0.dtype = Dtype::kF32;  // other dtypes take one pass anyway
+      }
+      one("row_variant_" + std::string(row.name), probe, row_probe_tensors());
+    }
   }
   return out;
 }

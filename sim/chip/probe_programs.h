@@ -48,6 +48,13 @@ isa::Program compute_chain(int instructions_per_engine);
 // A loop of copies, additions and transfers whose queue is full most of the time: any number of instructions from a
 // stream of a few.
 isa::Program long_loop(int iterations);
+
+// One instruction of the row for `engine` with n (a multiple of 32, at least 64) elements per partition, n
+// columns or n elements in HBM rows, fp32 in SBUF where the row leaves a choice; and what has to come before it (a
+// weight load). Every row of the table has one.
+std::vector<Instruction> row_probe(Opcode opcode, Engine engine, int64_t n);
+std::vector<uint64_t> row_probe_tensors();  // bytes of the tensors it names
+
 // Every law of the configuration takes part in at least one of these.
 std::vector<isa::Program> standard_programs();
 

@@ -24,7 +24,7 @@ OperandRange range_of(const Access& a) {
     r.first_partition = a.start_partition;
     r.last_partition = static_cast<uint16_t>(a.start_partition + std::max<int>(a.num_partitions, 1) - 1);
   }
-  if (a.address_register != isa::kNoRegister) {
+  if (a.address_register != isa::kNoRegister || a.indirect) {
     r.low = INT64_MIN;
     r.high = INT64_MAX;
     return r;
@@ -44,8 +44,8 @@ OpRanges ranges_of(const Instruction& i, bool* data_address) {
   isa::for_each_operand(i, [&](auto, Role role, const Access& a) {
     if (a.address_register != isa::kNoRegister) *data_address = true;
     const OperandRange r = range_of(a);
-    if (role != Role::kWrite && out.num_reads < 5) out.reads[out.num_reads++] = r;
-    if (role != Role::kRead && out.num_writes < 2) out.writes[out.num_writes++] = r;
+    if (role != Role::kWrite && out.num_reads < kMaxReads) out.reads[out.num_reads++] = r;
+    if (role != Role::kRead && out.num_writes < kMaxWrites) out.writes[out.num_writes++] = r;
   });
   return out;
 }
@@ -53,12 +53,15 @@ OpRanges ranges_of(const Instruction& i, bool* data_address) {
 OpKind kind_of(const Instruction& i) {
   switch (i.opcode) {
     case Opcode::kLoadStationary:
+    case Opcode::kLoadStationaryMx:
       return OpKind::kLoad;
     case Opcode::kMultiplyMoving:
+    case Opcode::kMultiplyMovingMx:
       return OpKind::kMatmul;
     case Opcode::kTranspose:
       return i.engine == Engine::kTensor ? OpKind::kPeTranspose : OpKind::kCompute;
     case Opcode::kSemaphore:
+    case Opcode::kCoreBarrier:  // refused by the validator
       return OpKind::kSemaphore;
     case Opcode::kRegMove:
       return OpKind::kRegMove;
@@ -93,8 +96,8 @@ bool same_shape(const Access& a, const Access& b) {
   return true;
 }
 bool same_transfer(const Instruction& a, const Instruction& b) {
-  return a.opcode == b.opcode && a.dge == b.dge && a.op0 == b.op0 &&
-         (a.sync.update == isa::SemOp::kNone) == (b.sync.update == isa::SemOp::kNone) &&
+  return a.opcode == b.opcode && a.dge == b.dge && a.op0 == b.op0 && a.flags == b.flags &&
+         a.count == b.count && (a.sync.update == isa::SemOp::kNone) == (b.sync.update == isa::SemOp::kNone) &&
          same_shape(a.dst, b.dst) && same_shape(a.src0, b.src0) && same_shape(a.src1, b.src1);
 }
 

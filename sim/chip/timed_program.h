@@ -70,9 +70,11 @@ struct OperandRange {
            low <= o.high && o.low <= high;
   }
 };
+// Most operands of an instruction: two tiles, two scalars or index lists, and dst and aux when these are updated.
+constexpr int kMaxReads = 6, kMaxWrites = 2;
 struct OpRanges {
-  OperandRange writes[2];
-  OperandRange reads[5];
+  OperandRange writes[kMaxWrites];
+  OperandRange reads[kMaxReads];
   uint8_t num_writes = 0, num_reads = 0;
 };
 

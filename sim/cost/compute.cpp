@@ -49,6 +49,8 @@ double vector_copy_rate(const Instruction& i, const config::Vector& v, bool* fas
   return cycles;
 }
 
+bool indirect(const Instruction& i) { return i.dst.indirect || i.src0.indirect || i.src1.indirect; }
+
 void add_psum(const Instruction& i, Compute* cost) {
   for (const Access* a : {&i.dst, &i.src0, &i.src1, &i.aux}) cost->psum_banks |= psum_banks(*a);
 }
@@ -150,13 +152,35 @@ Compute vector_cost(const Instruction& i, const config::Config& c) {
       cycles = n_out;
       fixed_ns = v.transpose_fixed_ns;
       break;
-    default:
+    case CostClass::kExponential:
+      cycles = n_out / c.instructions.exponential_elements_per_cycle;
       break;
+    case CostClass::kQuantize:
+      cycles = n_in / c.instructions.quantize_elements_per_cycle;
+      break;
+    case CostClass::kShuffle:
+      fixed_ns = c.instructions.shuffle_fixed_ns;
+      break;
+    case CostClass::kRandom:
+      cycles = n_out / (i.opcode == Opcode::kRand2 ? c.instructions.uniform_elements_per_cycle
+                                                   : c.instructions.random_elements_per_cycle);
+      break;
+    case CostClass::kRandomState:
+      cycles = c.instructions.generator_state_cycles;
+      break;
+    default:  // one element per cycle
+      break;
+  }
+  if (indirect(i)) cycles = std::max(cycles, n_out * c.instructions.indirect_cycles_per_element);
+  double read_cycles = 0;  // the accumulator, in a slot of its own after the last element
+  if (isa::row(i.opcode).uses(isa::kFieldReduce) && i.aux.present()) {
+    read_cycles = c.instructions.accumulator_read_cycles;
   }
   const Ps pointers = ps(v.pointer_operand_ns) * pointer_operands(i);
   cost.stream = ps_of_cycles(cycles, v.clock_ghz);
-  cost.latency = cost.stream + ps(fixed_ns) + pointers;
-  cost.issue = std::min(cost.stream + ps_of_cycles(issue_cycles, v.clock_ghz) + pointers, cost.latency);
+  cost.latency = cost.stream + ps(fixed_ns) + pointers + ps_of_cycles(read_cycles, v.clock_ghz);
+  cost.issue =
+      std::min(cost.stream + ps_of_cycles(issue_cycles + read_cycles, v.clock_ghz) + pointers, cost.latency);
   cost.shared_bus = fast;
   add_psum(i, &cost);
   return cost;
@@ -180,12 +204,13 @@ Compute scalar_cost(const Instruction& i, const config::Config& c) {
     }
   }
   double cycles = per_operand;
+  if (indirect(i)) cycles = std::max(cycles, n * c.instructions.indirect_cycles_per_element);
   const bool psum = i.src0.space == Space::kPsum;
   double fixed_ns = psum ? s.copy_psum_fixed_ns : s.copy_fixed_ns;
   double issue_ns = s.issue_overhead_cycles / s.clock_ghz;
   double pointers_ns = s.pointer_operand_ns * pointer_operands(i);
   double tail_ns = 0, tail_issue_ns = 0;
-  if (i.opcode == Opcode::kActivation) {
+  if (isa::row(i.opcode).cost == CostClass::kActivation) {
     issue_ns = s.activation_issue_overhead_ns;
     if (i.func == isa::ActFunc::kCopy) {
       fixed_ns = psum ? s.copy_psum_fixed_ns : s.activation_copy_fixed_ns;
@@ -195,7 +220,7 @@ Compute scalar_cost(const Instruction& i, const config::Config& c) {
       pointers_ns = 0;  // the measured activations read their bias from memory
     }
     cost.table_set = static_cast<int8_t>(isa::act_table_set(i.func));
-    if (i.has(isa::kFlagAccumulate) && i.aux.present()) {
+    if (i.aux.present()) {
       // A second instruction reads the accumulator when the last element has been forwarded to it.
       fixed_ns = s.accumulate_forward_ns;
       issue_ns = s.accumulate_forward_ns;
@@ -233,11 +258,36 @@ Compute gpsimd_cost(const Instruction& i, const config::Config& c) {
                g.partition_reduce_cycles;
       break;
     case CostClass::kRandom:
-      cycles = n * g.philox_cycles_per_element;
+      cycles = i.opcode == Opcode::kPhilox ? n * g.philox_cycles_per_element
+                                           : n / c.instructions.random_elements_per_cycle;
+      break;
+    case CostClass::kRandomState:
+      cycles = c.instructions.generator_state_cycles;
+      break;
+    case CostClass::kLocalGather: {
+      const double count = std::max<uint32_t>(i.count, 1);
+      const double bytes = static_cast<double>(isa::dtype_bytes(i.src0.dtype));
+      const double rate =
+          (c.instructions.local_gather_setup_cycles + c.instructions.local_gather_element_cycles * count) /
+          (c.instructions.local_gather_element_cycles * count) / std::min(4 / bytes, count);
+      cycles = n / rate;
+      break;
+    }
+    case CostClass::kListScan:
+      cycles = static_cast<double>(i.src0.free_elements()) * c.instructions.list_cycles_per_element;
+      if (i.opcode == Opcode::kNGather) cycles = n * c.instructions.list_cycles_per_element;
+      break;
+    case CostClass::kTopk:
+      cycles = static_cast<double>(i.imm) * c.instructions.topk_cycles_per_value +
+               i.count * c.instructions.topk_cycles_per_result;
+      break;
+    case CostClass::kCustom:
+      cycles = n * c.instructions.custom_cycles_per_element;
       break;
     default:
       break;
   }
+  if (indirect(i)) cycles = std::max(cycles, n * c.instructions.indirect_cycles_per_element);
   cost.stream = ps_of_cycles(cycles, g.clock_ghz);
   cost.latency = cost.stream + ps(fixed_ns);
   cost.issue = std::min(cost.stream + ps_of_cycles(g.issue_overhead_cycles, g.clock_ghz), cost.latency);

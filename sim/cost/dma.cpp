@@ -110,6 +110,11 @@ Dma dma(const Instruction& i, const config::Config& c) {
                           : i.opcode == Opcode::kDmaScatter ? i.src0
                                                             : i.dst;
   const int64_t elements = counted.elements();
+  // A sum reads every source in turn.
+  int64_t sources = 1;
+  if (i.opcode == Opcode::kDmaCompute && elements > 0) {
+    sources = (i.src0.elements() + (i.src1.present() ? i.src1.elements() : 0)) / elements;
+  }
   const int64_t src_element = static_cast<int64_t>(isa::dtype_bytes(i.src0.dtype));
   const int64_t dst_element = static_cast<int64_t>(isa::dtype_bytes(i.dst.dtype));
   const int64_t element = std::max(src_element, dst_element);
@@ -132,8 +137,10 @@ Dma dma(const Instruction& i, const config::Config& c) {
     efficiency = i.src0.space == Space::kSbuf && i.dst.space == Space::kSbuf ? d.transpose_sbuf_efficiency
                                                                              : d.transpose_efficiency;
   }
-  const bool accumulate = i.opcode == Opcode::kDmaScatter && i.op0 == isa::AluOp::kAdd;
-  if (accumulate) efficiency *= d.accumulate_efficiency;
+  const bool accumulate = indirect && i.op0 == isa::AluOp::kAdd;
+  if (accumulate || i.opcode == Opcode::kDmaCompute) efficiency *= d.accumulate_efficiency;
+  efficiency /= static_cast<double>(std::max<int64_t>(sources, 1));
+  if (i.has(isa::kFlagAccumulate)) efficiency *= c.instructions.sbuf_accumulate_efficiency;
 
   int64_t row_elements = 0;  // indirect: elements per index
   if (indirect) {
@@ -162,7 +169,7 @@ Dma dma(const Instruction& i, const config::Config& c) {
     DmaJob job;
     job.engine = static_cast<uint16_t>(engine);
     int64_t hbm = 0;
-    if (i.src0.space == Space::kHbm) hbm += n * src_element;
+    if (i.src0.space == Space::kHbm) hbm += n * src_element * sources;
     if (i.dst.space == Space::kHbm) hbm += n * dst_element * (accumulate ? 2 : 1);
     finish_job(&job, bytes, descriptors, cycles, hbm, c);
     out.descriptors += descriptors;
@@ -185,7 +192,7 @@ Dma dma(const Instruction& i, const config::Config& c) {
     for (int64_t e = 0; e < wanted; ++e)
       add_job(static_cast<int>(e), elements * (e + 1) / wanted - elements * e / wanted);
   }
-  if (i.src0.space == Space::kHbm) out.read_bytes += elements * src_element;
+  if (i.src0.space == Space::kHbm) out.read_bytes += elements * src_element * sources;
   if (i.dst.space == Space::kHbm) {
     out.written_bytes += elements * dst_element;
     if (accumulate) out.read_bytes += elements * dst_element;

@@ -17,13 +17,17 @@ constexpr int kRows = 128;
 constexpr int64_t kSectorBytes = 16;
 
 bool is_fp32(const Access& a) { return a.dtype == Dtype::kF32; }
+// Columns that stream through the array: a pair of FP8 rows takes the time of one.
+double columns_of(const Instruction& i) {
+  return static_cast<double>(i.src0.free_elements()) / (i.has(isa::kFlagDoubleRow) ? 2 : 1);
+}
 
 }  // namespace
 
 WeightLoad weight_load(const Instruction& i, const config::Config& c) {
   const config::Tensor& t = c.tensor;
   const Access& w = i.src0;
-  const double columns = static_cast<double>(w.free_elements());
+  const double columns = columns_of(i);
   const bool fast = isa::dtype_bytes(w.dtype) <= 2 && std::llabs(innermost_stride_bytes(w)) < kSectorBytes;
   double cycles = columns;
   if (fast) {
@@ -51,11 +55,12 @@ Matmul matmul(const Instruction& i, const config::Config& c) {
     m.cycles = std::llround(std::max<double>(i.src0.num_partitions, t.min_columns) * per_column);
     return m;
   }
-  const double columns = std::max(static_cast<double>(i.src0.free_elements()),
-                                  t.strided_sector_columns * static_cast<double>(sectors(i.src0)));
+  const double columns =
+      std::max(columns_of(i), t.strided_sector_columns * static_cast<double>(sectors(i.src0)));
   double cycles = std::max(columns, t.min_columns) * per_column;
   if (fp32) {
-    m.passes = static_cast<int>(std::llround(t.fp32_passes));
+    m.passes = static_cast<int>(
+        std::llround(i.has(isa::kFlagOneZero) ? c.instructions.one_zero_passes : t.fp32_passes));
     // Every pass needs its half of the weights: a short pass waits for the load (MB-25).
     cycles = std::max(cycles, i.dst.num_partitions * t.fp32_load_cycles_per_column);
   }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "sim/exec/rounding.h"
 #include "sim/exec/state.h"
 
 namespace trnsim::exec {
@@ -58,10 +59,9 @@ inline void load_block(const Operand& o, const std::byte* base, int partition, i
 }
 inline void store_block(const Operand& o, std::byte* base, int partition, int rows, int64_t first, int n,
                         const float* in) {
-  const auto store = row_kernels().store[static_cast<int>(o.dtype)];
   std::byte* p = base + partition * o.pitch;
   for_each_run(o, first, n, [&](int64_t offset, int64_t at, int64_t length, int64_t step) {
-    store(in + at, n, p + offset, o.pitch, step, rows, static_cast<int>(length));
+    store_rows(o.dtype, in + at, n, p + offset, o.pitch, step, rows, static_cast<int>(length));
   });
 }
 inline void load_int_block(const Operand& o, const std::byte* base, int partition, int rows, int64_t first,
@@ -132,6 +132,31 @@ void for_each_block(int rows, int64_t n, Each each) {
     for (int64_t j = 0; j < n; j += columns)
       each(p, nr, j, static_cast<int>(std::min<int64_t>(columns, n - j)));
   }
+}
+
+// out = compute(block of src0) over all blocks, in FP32.
+template <typename Compute>
+void map_float(Context& c, const Prepared& p, Compute compute) {
+  const Operand &dst = *p.dst, &src = *p.src0;
+  std::byte* d = c.at(p, dst);
+  const std::byte* s = c.at(p, src);
+  for_each_block(dst.rows, dst.n, [&](int partition, int rows, int64_t first, int n) {
+    const FloatView a = float_view(src, s, partition, rows, first, n, c.work.f[0]);
+    const FloatTarget t = float_target(dst, d, partition, first, n, c.work.f[1]);
+    compute(a, t, partition, rows, first, n);
+    if (!t.direct) store_block(dst, d, partition, rows, first, n, t.p);
+  });
+}
+
+// Byte offset of free element `k` from the first element of its partition.
+inline int64_t element_offset(const Operand& o, int64_t k) {
+  int64_t offset = 0;
+  for (int i = o.pattern.dims - 1; i >= 0; --i) {
+    const auto u = static_cast<size_t>(i);
+    offset += k % o.pattern.size[u] * o.pattern.step[u];
+    k /= o.pattern.size[u];
+  }
+  return offset;
 }
 
 // Per-partition scalars: value of partition i at data[i * step]. Pointers are read here, before the

@@ -19,12 +19,19 @@ bool integer_scalar(const Scalar& s) {
 
 int at(isa::AluOp op) { return static_cast<int>(op); }
 
+bool has_integer_form(isa::AluOp op) {
+  return op < isa::AluOp::kCount && row_kernels().binary_int[at(op)] != nullptr;
+}
+
 }  // namespace
 
 void Resolver::choose_elementwise(Prepared* p) {
   const RowKernels& k = row_kernels();
+  const bool second = p->opcode != isa::Opcode::kTensorTensor;
+  // rsqrt and reciprocal have no integer form.
   const bool integer = integer_operand(p->dst) && integer_operand(p->src0) && integer_operand(p->src1) &&
-                       integer_scalar(p->imm0) && integer_scalar(p->imm1);
+                       integer_scalar(p->imm0) && integer_scalar(p->imm1) && has_integer_form(p->op0) &&
+                       (!second || has_integer_form(p->op1));
   const int reverse0 = p->has(isa::kFlagReverse0) ? 1 : 0, reverse1 = p->has(isa::kFlagReverse1) ? 1 : 0;
   need_alu(p->op0, integer, "op0");
   need_alu(p->op1, integer, "op1");
@@ -38,7 +45,8 @@ void Resolver::choose_elementwise(Prepared* p) {
       p->fn = integer ? execute_tensor_scalar_int : execute_tensor_scalar;
       if (!integer) {
         p->scalar0_fn = k.binary_scalar[reverse0][at(p->op0)];
-        p->scalar1_fn = p->imm1.present() ? k.binary_scalar[reverse1][at(p->op1)] : nullptr;
+        const bool applies = p->imm1.present() || isa::is_unary(p->op1);
+        p->scalar1_fn = applies ? k.binary_scalar[reverse1][at(p->op1)] : nullptr;
         if (!reverse0 && !reverse1 && p->scalar1_fn != nullptr) p->fused_fn = k.fused[at(p->op0)][at(p->op1)];
       }
       break;
@@ -49,7 +57,9 @@ void Resolver::choose_elementwise(Prepared* p) {
         p->tensor_fn = k.binary[at(p->op1)];
       }
   }
-  const auto needs_value = [](isa::AluOp op) { return op != isa::AluOp::kNone && op != isa::AluOp::kBypass; };
+  const auto needs_value = [](isa::AluOp op) {
+    return op != isa::AluOp::kNone && op != isa::AluOp::kBypass && !isa::is_unary(op);
+  };
   if (needs_value(p->op0) && !p->imm0.present()) illegal("op0 has no scalar operand imm0");
   if (p->opcode == isa::Opcode::kTensorScalar && needs_value(p->op1) && !p->imm1.present()) {
     illegal("op1 has no scalar operand imm1");
@@ -59,26 +69,6 @@ void Resolver::choose_elementwise(Prepared* p) {
 void Resolver::choose(const isa::Instruction& in, Prepared* p) {
   using isa::Opcode;
   const RowKernels& k = row_kernels();
-  const auto on_chip = [&](const Operand* o, const char* role) { need(o, role, true, true, false); };
-  const auto scalar_rows = [&](const Scalar& s, const char* role) {
-    if (s.pointer != nullptr && s.pointer->rows != p->dst->rows) {
-      illegal(std::string(role) + " covers " + std::to_string(s.pointer->rows) + " partitions and dst " +
-              std::to_string(p->dst->rows));
-    }
-  };
-  const auto elementwise = [&](bool with_src0, bool with_src1) {
-    on_chip(p->dst, "dst");
-    if (with_src0) {
-      on_chip(p->src0, "src0");
-      same_shape(p->dst, "dst", p->src0, "src0");
-    }
-    if (with_src1) {
-      on_chip(p->src1, "src1");
-      same_shape(p->dst, "dst", p->src1, "src1");
-    }
-    scalar_rows(p->imm0, "imm0");
-    scalar_rows(p->imm1, "imm1");
-  };
   const auto affine_dims = [&] {
     if (in.dst.num_dims > 4) illegal("dst has more than 4 dims");
     p->pattern = in.pattern;
@@ -97,18 +87,24 @@ void Resolver::choose(const isa::Instruction& in, Prepared* p) {
   switch (in.opcode) {
     case Opcode::kLoadStationary:
       need(p->src0, "src0", true, false, false);
-      if (p->src0->n > isa::kMaxPartitions) illegal("the stationary matrix has more than 128 columns");
-      if (isa::is_integer(p->src0->dtype)) illegal("the tensor engine multiplies float dtypes only");
+      if (p->src0->n > isa::kMaxPartitions * (p->has(isa::kFlagDoubleRow) ? 2 : 1)) {
+        illegal("the stationary matrix has more than 128 columns");
+      }
+      if (!isa::is_float(p->src0->dtype)) illegal("the tensor engine multiplies float dtypes only");
+      pe_tile(in);
       p->fn = execute_load_stationary;
       return;
     case Opcode::kMultiplyMoving:
       need(p->src0, "src0", true, false, false);
       need(p->dst, "dst", false, true, false);
-      if (isa::is_integer(p->src0->dtype) || isa::is_integer(p->dst->dtype)) {
+      if (!isa::is_float(p->src0->dtype) || !isa::is_float(p->dst->dtype)) {
         illegal("the tensor engine multiplies float dtypes only");
       }
-      if (p->src0->n > 8192) illegal("the moving matrix has more than 8192 columns");
-      if (p->dst->n != p->src0->n) illegal("dst and the moving matrix differ in columns");
+      if (p->src0->n > 16384) illegal("the moving matrix has more than 8192 columns");
+      if (p->dst->n * (p->has(isa::kFlagDoubleRow) ? 2 : 1) != p->src0->n) {
+        illegal("dst and the moving matrix differ in columns");
+      }
+      pe_tile(in);
       p->fn = execute_multiply_moving;
       return;
     case Opcode::kTranspose: {
@@ -137,54 +133,51 @@ void Resolver::choose(const isa::Instruction& in, Prepared* p) {
       return;
     }
     case Opcode::kCopy:
-      elementwise(true, false);
+      elementwise(*p, true, false);
       p->fn = execute_copy;
       return;
     case Opcode::kTensorTensor:
-      elementwise(true, true);
+      elementwise(*p, true, true);
       choose_elementwise(p);
       return;
     case Opcode::kTensorScalar:
-      elementwise(true, false);
+      elementwise(*p, true, false);
       choose_elementwise(p);
       return;
     case Opcode::kScalarTensorTensor:
-      elementwise(true, true);
+      elementwise(*p, true, true);
       choose_elementwise(p);
       return;
     case Opcode::kActivation:
-      elementwise(true, false);
-      if (in.func >= isa::ActFunc::kCount) illegal("invalid activation function");
-      if (in.has(isa::kFlagAccumulate)) {
-        on_chip(p->aux, "aux");
-        if (p->aux->rows != p->dst->rows || p->aux->n != 1)
-          illegal("aux must be one element per partition of dst");
-      }
+      elementwise(*p, true, false);
+      activation_function(in);
+      accumulator(in, *p);
       p->fn = execute_activation;
       return;
     case Opcode::kActTableLoad:
       p->fn = execute_nothing;  // an effect on time only
       return;
     case Opcode::kCopyPredicated:
-      elementwise(true, true);
+      elementwise(*p, p->src0->present(), true);
+      if (p->src0->present() == p->imm0.present()) illegal("give src0 or imm0, one of the two");
       p->fn = execute_copy_predicated;
       return;
     case Opcode::kReciprocal:
-      elementwise(true, false);
+      elementwise(*p, true, false);
       p->fn = execute_reciprocal;
       return;
     case Opcode::kMemset:
-      elementwise(false, false);
+      elementwise(*p, false, false);
       if (!p->imm0.present()) illegal("imm0 is missing");
       p->fn = execute_memset;
       return;
     case Opcode::kIota:
-      elementwise(false, false);
+      elementwise(*p, false, false);
       affine_dims();
       p->fn = execute_iota;
       return;
     case Opcode::kAffineSelect:
-      elementwise(true, false);
+      elementwise(*p, true, false);
       affine_dims();
       if (!isa::is_compare(in.op0)) illegal("op0 must be a comparison");
       p->fn = execute_affine_select;
@@ -213,6 +206,10 @@ void Resolver::choose(const isa::Instruction& in, Prepared* p) {
       on_chip(p->dst, "dst");
       on_chip(p->src0, "src0");
       if (p->dst->rows != 1 || p->dst->n != p->src0->n) illegal("dst must be [1, N] for src0 [P, N]");
+      if (in.op0 == isa::AluOp::kAverage) {
+        p->fn = execute_partition_reduce;
+        return;
+      }
       const bool integer = integer_operand(p->dst) && integer_operand(p->src0);
       if (integer ? k.reduce_int[at(in.op0)] == nullptr : k.reduce[at(in.op0)] == nullptr) {
         illegal("op0 " + std::string(isa::name(in.op0)) + " does not reduce these dtypes");
@@ -221,7 +218,7 @@ void Resolver::choose(const isa::Instruction& in, Prepared* p) {
       return;
     }
     case Opcode::kTensorTensorScan: {
-      elementwise(true, true);
+      elementwise(*p, true, true);
       const bool integer = integer_operand(p->dst) && integer_operand(p->src0) && integer_operand(p->src1) &&
                            integer_scalar(p->imm0);
       need_alu(in.op0, integer, "op0");
@@ -258,8 +255,12 @@ void Resolver::choose(const isa::Instruction& in, Prepared* p) {
       p->fn = execute_max_index8;
       return;
     case Opcode::kMatchReplace8:
-      elementwise(true, false);
+      elementwise(*p, true, false);
       eight(p->src1, "src1");
+      if (p->aux->present()) {
+        eight(p->aux, "aux");
+        if (!isa::is_integer(p->aux->dtype)) illegal("aux holds indices and needs an integer dtype");
+      }
       p->fn = execute_match_replace8;
       return;
     case Opcode::kPhilox:
@@ -277,6 +278,7 @@ void Resolver::choose(const isa::Instruction& in, Prepared* p) {
     case Opcode::kDmaTranspose:
     case Opcode::kDmaGather:
     case Opcode::kDmaScatter:
+    case Opcode::kDmaCompute:
       choose_dma(in, p);
       return;
     case Opcode::kRegMove:
@@ -303,8 +305,7 @@ void Resolver::choose(const isa::Instruction& in, Prepared* p) {
       p->fn = execute_nothing;
       return;
     default:
-      p->fn = execute_nothing;  // control: the sequencer's work
-      return;
+      choose_rows(in, p);
   }
 }
 

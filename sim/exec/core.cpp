@@ -8,7 +8,9 @@
 namespace trnsim::exec {
 
 Core::Impl::Impl(const CoreSizes& s)
-    : sizes(s), sbuf(s.sbuf_bytes_per_partition), psum(s.psum_bytes_per_partition), work(new Work) {}
+    : sizes(s), sbuf(s.sbuf_bytes_per_partition), psum(s.psum_bytes_per_partition), work(new Work) {
+  for (isa::Engine e : {isa::Engine::kVector, isa::Engine::kGpSimd}) seed_generators(*this, e, 0);
+}
 
 Core::Core(const CoreSizes& sizes) : impl_(std::make_unique<Impl>(sizes)) {}
 Core::~Core() = default;
@@ -18,7 +20,16 @@ void Core::reset() {
   impl_->psum.forget();
   for (auto& file : impl_->registers) file.fill(0);
   impl_->semaphores.fill(0);
-  impl_->stationary_rows = impl_->stationary_columns = 0;
+  impl_->stationary = {};
+  for (auto& a : impl_->accumulators) a.fill(0);
+  impl_->rounded.fill(0);
+  for (isa::Engine e : {isa::Engine::kVector, isa::Engine::kGpSimd}) seed_generators(*impl_, e, 0);
+}
+
+void Core::set_numerics(const Numerics& numerics) {
+  impl_->numerics = numerics;
+  impl_->rounded.fill(0);
+  for (isa::Engine e : {isa::Engine::kVector, isa::Engine::kGpSimd}) seed_generators(*impl_, e, 0);
 }
 
 const CoreSizes& Core::sizes() const { return impl_->sizes; }
@@ -54,7 +65,7 @@ Status Core::execute(const isa::Program& program, const isa::Instruction& instru
     c.check_bindings(footprint, hbm);
     core.sbuf.ensure(footprint.sbuf_end);
     core.psum.ensure(footprint.psum_end);
-    p.fn(c, p);
+    c.execute(p);
     return {};
   } catch (const Fault& f) {
     return {f.kind, f.message};
@@ -65,8 +76,8 @@ std::byte* Context::at_register(const Prepared& p, const Operand& o) {
   const int64_t added = registers(p)[o.address_register];
   const int64_t lo = o.offset + added + o.lo, hi = o.offset + added + o.hi;
   const bool on_hbm = o.space == isa::Space::kHbm;
-  const int64_t limit = on_hbm ? static_cast<int64_t>(hbm[o.tensor].bytes) : memory(o.space).bytes();
-  if (lo < 0 || hi > limit) {
+  const int64_t limit = bytes_of(o);
+  if (!in_bounds(p, o)) {
     throw Fault{Status::Kind::kOutOfBounds,
                 "with register " + std::to_string(o.address_register) + " = " + std::to_string(added) +
                     " an operand touches bytes [" + std::to_string(lo) + ", " + std::to_string(hi) + ") of " +

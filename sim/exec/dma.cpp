@@ -59,12 +59,34 @@ void move_cast(Work& w, const Operand& dst, const Operand& src, const Rectangle&
   const RowKernels& k = row_kernels();
   in_blocks(r, [&](const std::byte* s, std::byte* d, int rows, int n) {
     k.load[static_cast<int>(src.dtype)](s, r.src_pitch, r.src_step, w.f[0], n, rows, n);
-    k.store[static_cast<int>(dst.dtype)](w.f[0], n, d, r.dst_pitch, r.dst_step, rows, n);
+    store_rows(dst.dtype, w.f[0], n, d, r.dst_pitch, r.dst_step, rows, n);
+  });
+}
+
+// dst += src: integers exactly, everything else in FP32.
+void move_add(Work& w, const Operand& dst, const Operand& src, const Rectangle& r) {
+  const RowKernels& k = row_kernels();
+  const auto to = static_cast<int>(dst.dtype), from = static_cast<int>(src.dtype);
+  constexpr auto kAdd = static_cast<int>(isa::AluOp::kAdd);
+  const bool integer = isa::is_integer(dst.dtype) && isa::is_integer(src.dtype);
+  in_blocks(r, [&](const std::byte* s, std::byte* d, int rows, int n) {
+    if (integer) {
+      k.load_int[from](s, r.src_pitch, r.src_step, w.i[0], n, rows, n);
+      k.load_int[to](d, r.dst_pitch, r.dst_step, w.i[1], n, rows, n);
+      k.binary_int[kAdd](w.i[1], n, w.i[0], n, w.i[1], n, rows, n, 64);
+      k.store_int[to](w.i[1], n, d, r.dst_pitch, r.dst_step, rows, n);
+    } else {
+      k.load[from](s, r.src_pitch, r.src_step, w.f[0], n, rows, n);
+      k.load[to](d, r.dst_pitch, r.dst_step, w.f[1], n, rows, n);
+      k.binary[kAdd](w.f[1], n, w.f[0], n, w.f[1], n, rows, n);
+      store_rows(dst.dtype, w.f[1], n, d, r.dst_pitch, r.dst_step, rows, n);
+    }
   });
 }
 
 using Move = void (*)(Work&, const Operand&, const Operand&, const Rectangle&);
-Move mover(const Operand& dst, const Operand& src) {
+Move mover(const Operand& dst, const Operand& src, bool add = false) {
+  if (add) return move_add;
   if (same_storage(dst.dtype, src.dtype)) return move_raw;
   return isa::is_integer(dst.dtype) && isa::is_integer(src.dtype) ? move_int : move_cast;
 }
@@ -117,9 +139,10 @@ void walk(Work& w, Move move, const Operand& dst, std::byte* d, const Operand& s
 
 void execute_dma_copy(Context& c, const Prepared& p) {
   const Operand &dst = *p.dst, &src = *p.src0;
+  if (p.has(isa::kFlagSkipOutOfBounds) && !(c.in_bounds(p, dst) && c.in_bounds(p, src))) return;
   std::byte* d = c.at(p, dst);
   std::byte* s = c.at(p, src);
-  const Move move = mover(dst, src);
+  const Move move = mover(dst, src, p.has(isa::kFlagAccumulate));
   const CopyPlan& plan = *p.copy;
   if (plan.dims < 0) {
     walk(c.work, move, dst, d, src, s);
@@ -233,7 +256,7 @@ void move_row(Work& w, Move move, const Operand& dst, std::byte* d, const std::v
 void execute_dma_gather(Context& c, const Prepared& p) {
   const TransposePlan& t = *p.transpose;
   const Operand &table = *p.src0, &tile = *p.dst;
-  const Move move = mover(tile, table);
+  const Move move = mover(tile, table, p.op0 == isa::AluOp::kAdd);
   for_each_index(c, p, table, tile, [&](std::byte* row, std::byte* cell) {
     move_row(c.work, move, tile, cell, t.src_col, table, row, t.dst_col, t.uniform);
   });
@@ -242,45 +265,86 @@ void execute_dma_gather(Context& c, const Prepared& p) {
 void execute_dma_scatter(Context& c, const Prepared& p) {
   const TransposePlan& t = *p.transpose;
   const Operand &table = *p.dst, &tile = *p.src0;
-  if (p.op0 != isa::AluOp::kAdd) {
-    const Move move = mover(table, tile);
-    for_each_index(c, p, table, tile, [&](std::byte* row, std::byte* cell) {
-      move_row(c.work, move, table, row, t.dst_col, tile, cell, t.src_col, t.uniform);
-    });
-    return;
-  }
-  const RowKernels& k = row_kernels();
-  const bool integer = isa::is_integer(table.dtype) && isa::is_integer(tile.dtype);
-  const auto to = static_cast<int>(table.dtype), from = static_cast<int>(tile.dtype);
-  const auto add = [&](std::byte* row, int64_t row_step, const std::byte* cell, int64_t cell_step,
-                       int64_t count) {
-    for (int64_t j = 0; j < count; j += kBlockElements) {
-      const int n = static_cast<int>(std::min<int64_t>(kBlockElements, count - j));
-      const std::byte* s = cell + j * cell_step;
-      std::byte* d = row + j * row_step;
-      if (integer) {
-        k.load_int[from](s, 0, cell_step, c.work.i[0], n, 1, n);
-        k.load_int[to](d, 0, row_step, c.work.i[1], n, 1, n);
-        k.binary_int[static_cast<int>(isa::AluOp::kAdd)](c.work.i[1], n, c.work.i[0], n, c.work.i[1], n, 1, n,
-                                                         64);
-        k.store_int[to](c.work.i[1], n, d, 0, row_step, 1, n);
-      } else {
-        k.load[from](s, 0, cell_step, c.work.f[0], n, 1, n);
-        k.load[to](d, 0, row_step, c.work.f[1], n, 1, n);
-        k.binary[static_cast<int>(isa::AluOp::kAdd)](c.work.f[1], n, c.work.f[0], n, c.work.f[1], n, 1, n);
-        k.store[to](c.work.f[1], n, d, 0, row_step, 1, n);
+  const Move move = mover(table, tile, p.op0 == isa::AluOp::kAdd);
+  for_each_index(c, p, table, tile, [&](std::byte* row, std::byte* cell) {
+    move_row(c.work, move, table, row, t.dst_col, tile, cell, t.src_col, t.uniform);
+  });
+}
+
+// Row i of the matrix is row src1[i] of the table in HBM.
+void execute_dma_gather_transpose(Context& c, const Prepared& p) {
+  const TransposePlan& t = *p.transpose;
+  const Operand &table = *p.src0, &index = *p.src1;
+  std::byte* d = c.at(p, *p.dst);
+  const std::byte* s = c.at(p, table);
+  const std::byte* list = c.at(p, index);
+  const auto bytes = static_cast<size_t>(table.bytes);
+  const size_t rows = static_cast<size_t>(index.elements()), middle = t.src_row.size();
+  for (size_t i = 0; i < rows; ++i) {
+    // Indices are taken partition first.
+    const auto partition = static_cast<int64_t>(i) % index.rows,
+               column = static_cast<int64_t>(i) / index.rows;
+    const int64_t row =
+        isa::load_as_int(index.dtype, list + partition * index.pitch + element_offset(index, column));
+    if (row < 0 || row >= t.table_rows) {
+      if (p.has(isa::kFlagSkipOutOfBounds)) continue;
+      throw Fault{Status::Kind::kOutOfBounds,
+                  "row index " + std::to_string(row) + " (element " + std::to_string(i) +
+                      " of src1) of tensor '" + c.tensor_name(table.tensor) + "', which has " +
+                      std::to_string(t.table_rows) + " rows here; at " + c.where(p)};
+    }
+    const std::byte* from = s + row * t.table_step;
+    for (size_t m = 0; m < middle; ++m) {
+      for (size_t j = 0; j < t.src_col.size(); ++j) {
+        std::memcpy(d + t.dst_row[j] + t.dst_col[m * rows + i], from + t.src_row[m] + t.src_col[j], bytes);
       }
     }
-  };
-  for_each_index(c, p, table, tile, [&](std::byte* row, std::byte* cell) {
-    if (t.uniform) {
-      add(row, element_step(t.dst_col, table.bytes), cell, element_step(t.src_col, tile.bytes),
-          static_cast<int64_t>(t.dst_col.size()));
-    } else {
-      for (size_t e = 0; e < t.dst_col.size(); ++e)
-        add(row + t.dst_col[e], table.bytes, cell + t.src_col[e], tile.bytes, 1);
+  }
+}
+
+namespace {
+
+// Flat elements [first, first + count) of source `j` of the `sources` that an operand holds, in row-major order:
+// calls each(partition, element of the partition, run, place in the block).
+template <typename Each>
+void for_each_piece(const Operand& o, int64_t sources, int64_t j, int64_t first, int count, Each each) {
+  const int64_t per = o.n / sources;  // elements of one source in a partition (HBM: all)
+  for (int done = 0; done < count;) {
+    const int64_t e = first + done, at = e % per;
+    const int run = static_cast<int>(std::min<int64_t>(per - at, count - done));
+    each(static_cast<int>(e / per), j * per + at, run, done);
+    done += run;
+  }
+}
+
+}  // namespace
+
+void execute_dma_compute(Context& c, const Prepared& p) {
+  const Operand& dst = *p.dst;
+  std::byte* d = c.at(p, dst);
+  const int64_t total = dst.elements();
+  const auto add = row_kernels().binary[static_cast<int>(isa::AluOp::kAdd)];
+  for (int64_t first = 0; first < total; first += kBlockElements) {
+    const int n = static_cast<int>(std::min<int64_t>(kBlockElements, total - first));
+    float *sum = c.work.f[0], *value = c.work.f[1];
+    bool started = false;
+    for (const Operand* o : {p.src0, p.src1}) {
+      if (!o->present()) continue;
+      const std::byte* s = c.at(p, *o);
+      const int64_t sources = o->elements() / total;
+      for (int64_t j = 0; j < sources; ++j) {
+        float* to = started ? value : sum;
+        for_each_piece(*o, sources, j, first, n, [&](int partition, int64_t at, int run, int place) {
+          load_block(*o, s, partition, 1, at, run, to + place);
+        });
+        if (started) add(sum, n, value, n, sum, n, 1, n);
+        started = true;
+      }
     }
-  });
+    for_each_piece(dst, 1, 0, first, n, [&](int partition, int64_t at, int run, int place) {
+      store_block(dst, d, partition, 1, at, run, sum + place);
+    });
+  }
 }
 
 }  // namespace trnsim::exec

@@ -134,36 +134,80 @@ void Resolver::choose_dma(const isa::Instruction& in, Prepared* p) {
       p->fn = execute_dma_copy;
       return;
     }
+    case isa::Opcode::kDmaCompute: {
+      const int64_t want = p->dst->elements();
+      int64_t sources = 0;
+      for (const Operand* o : {p->src0, p->src1}) {
+        if (!o->present()) continue;
+        memory(o, o == p->src0 ? "src0" : "src1");
+        const int64_t n = o->elements() / want;
+        if (n < 1 || n * want != o->elements() || o->n % n != 0) {
+          illegal("an operand of " + count(o) + " elements does not hold whole sources of " + count(p->dst));
+        }
+        sources += n;
+      }
+      if (sources > 16) illegal("more than 16 sources");
+      p->fn = execute_dma_compute;
+      return;
+    }
     case isa::Opcode::kDmaTranspose: {
+      const bool indexed = p->src1->present();
       if (p->dst->bytes != p->src0->bytes || (p->dst->bytes != 2 && p->dst->bytes != 4)) {
         illegal("a DMA transpose moves 2- or 4-byte elements without a cast");
       }
-      if (p->dst->elements() != p->src0->elements()) {
-        illegal("dst has " + count(p->dst) + " elements and src0 " + count(p->src0));
-      }
-      // [P, F] of src0: an on-chip side knows its partitions; between HBM tensors dims[0] of src0 counts.
-      int64_t rows = 1;
+      // src0 is [rows, middle, columns], dst [columns, middle, rows]; without a middle, all dims of src0 but the
+      // first are columns. An on-chip side knows its partitions.
+      int64_t rows = 1, columns = 1;
+      const isa::Access& s = in.src0;
       if (p->src0->space == isa::Space::kSbuf) {
         rows = p->src0->rows;
-      } else if (p->dst->space == isa::Space::kSbuf) {
-        rows = p->dst->n;
-      } else if (in.src0.num_dims > 0) {
-        rows = in.src0.size[0];
+      } else if (s.num_dims > 0) {
+        rows = s.size[0];
       }
-      const int64_t columns = p->src0->elements() / rows;
-      if (p->dst->space == isa::Space::kSbuf && (p->dst->rows != columns || p->dst->n != rows)) {
+      if (in.count > 2) {
+        columns = s.num_dims > 0 ? s.size[static_cast<size_t>(s.num_dims - 1)] : 1;
+      } else {
+        columns = p->src0->elements() / rows;
+      }
+      const int64_t middle = p->src0->elements() / (rows * columns);
+      int64_t picked = rows;
+      if (indexed) {
+        need(p->src0, "src0", false, false, true);
+        need(p->src1, "src1", true, false, false);
+        if (!isa::is_integer(p->src1->dtype)) illegal("src1 holds row indices and needs an integer dtype");
+        picked = p->src1->elements();
+      }
+      if (p->dst->elements() != picked * middle * columns || middle * rows * columns != p->src0->elements()) {
+        illegal("dst has " + count(p->dst) + " elements and src0 " + count(p->src0));
+      }
+      if (p->dst->space == isa::Space::kSbuf && p->dst->rows != columns) {
         illegal("dst must be the transposed shape of src0");
       }
       TransposePlan& plan = arena_.transposes.emplace_back();
-      if (!split(*p->src0, rows, columns, &plan.src_row, &plan.src_col) ||
-          !split(*p->dst, columns, rows, &plan.dst_row, &plan.dst_col)) {
-        illegal("the dims of src0 and dst do not split into [" + std::to_string(rows) + ", " +
+      std::vector<int64_t> by_row;  // offsets of (row, middle)
+      if (!split(*p->src0, rows * middle, columns, &by_row, &plan.src_col) ||
+          !split(*p->dst, columns, middle * picked, &plan.dst_row, &plan.dst_col)) {
+        illegal("the dims of src0 and dst do not split into [" + std::to_string(rows * middle) + ", " +
                 std::to_string(columns) + "] and its transpose");
+      }
+      if (indexed) {
+        plan.table_rows = rows;
+        plan.table_step = s.num_dims > 0 ? s.step[0] * p->src0->bytes : 0;
+        plan.src_row.assign(by_row.begin(), by_row.begin() + middle);
+        p->fn = execute_dma_gather_transpose;
+      } else {
+        // In the order of dst: (middle, row).
+        plan.src_row.resize(by_row.size());
+        for (int64_t r = 0; r < rows; ++r) {
+          for (int64_t m = 0; m < middle; ++m) {
+            plan.src_row[static_cast<size_t>(m * rows + r)] = by_row[static_cast<size_t>(r * middle + m)];
+          }
+        }
+        p->fn = execute_dma_transpose;
       }
       plan.uniform =
           uniform(plan.src_row) && uniform(plan.src_col) && uniform(plan.dst_row) && uniform(plan.dst_col);
       p->transpose = &plan;
-      p->fn = execute_dma_transpose;
       return;
     }
     default: {
@@ -184,9 +228,8 @@ void Resolver::choose_dma(const isa::Instruction& in, Prepared* p) {
                 std::to_string(row_elements) + " elements need " +
                 std::to_string(p->src1->elements() * row_elements));
       }
-      if (!gather && in.op0 != isa::AluOp::kNone && in.op0 != isa::AluOp::kBypass &&
-          in.op0 != isa::AluOp::kAdd) {
-        illegal("a scatter stores (op0 none) or accumulates (op0 add)");
+      if (in.op0 != isa::AluOp::kNone && in.op0 != isa::AluOp::kBypass && in.op0 != isa::AluOp::kAdd) {
+        illegal("an indirect transfer stores (op0 none) or accumulates (op0 add)");
       }
       // A row on both sides: dims[1..] of the table against the innermost row_elements of the tile.
       Operand row = *rows;

@@ -1,26 +1,12 @@
-// Copies, arithmetic, activations.
+// Copies and arithmetic.
 #include "sim/exec/block.h"
 
 namespace trnsim::exec {
 namespace {
 
-constexpr float kZero = 0.0f, kOne = 1.0f;
+constexpr float kZero = 0.0f;
 
 int op_index(isa::AluOp op) { return static_cast<int>(op); }
-
-// out = compute(block of src0) over all blocks, in FP32.
-template <typename Compute>
-void map_float(Context& c, const Prepared& p, Compute compute) {
-  const Operand &dst = *p.dst, &src = *p.src0;
-  std::byte* d = c.at(p, dst);
-  const std::byte* s = c.at(p, src);
-  for_each_block(dst.rows, dst.n, [&](int partition, int rows, int64_t first, int n) {
-    const FloatView a = float_view(src, s, partition, rows, first, n, c.work.f[0]);
-    const FloatTarget t = float_target(dst, d, partition, first, n, c.work.f[1]);
-    compute(a, t, partition, rows, first, n);
-    if (!t.direct) store_block(dst, d, partition, rows, first, n, t.p);
-  });
-}
 
 void copy_raw(Context& c, const Prepared& p, const Operand& dst, const Operand& src) {
   std::byte* d = c.at(p, dst);
@@ -66,8 +52,8 @@ void execute_copy(Context& c, const Prepared& p) {
     if (a.pitch == n) {
       store_block(dst, d, partition, rows, first, n, a.p);
     } else if (dst.dense) {
-      row_kernels().store[static_cast<int>(dst.dtype)](
-          a.p, a.pitch, d + partition * dst.pitch + first * dst.bytes, dst.pitch, dst.bytes, rows, n);
+      store_rows(dst.dtype, a.p, a.pitch, d + partition * dst.pitch + first * dst.bytes, dst.pitch, dst.bytes,
+                 rows, n);
     } else {
       load_block(src, s, partition, rows, first, n, c.work.f[0]);
       store_block(dst, d, partition, rows, first, n, c.work.f[0]);
@@ -143,7 +129,8 @@ void execute_tensor_scalar_int(Context& c, const Prepared& p) {
     int64_t* x = c.work.i[0];
     load_int_block(a, s, partition, rows, first, n, x);
     fn0(x, n, u.data + partition * u.step, u.step, x, n, rows, n, bits);
-    if (p.imm1.present()) fn1(x, n, v.data + partition * v.step, v.step, x, n, rows, n, bits);
+    if (p.imm1.present() || isa::is_unary(p.op1))
+      fn1(x, n, v.data + partition * v.step, v.step, x, n, rows, n, bits);
     store_int_block(dst, d, partition, rows, first, n, x);
   });
 }
@@ -167,45 +154,6 @@ void execute_scalar_tensor_tensor_int(Context& c, const Prepared& p) {
     fn1(x, n, y, n, x, n, rows, n, bits);
     store_int_block(dst, d, partition, rows, first, n, x);
   });
-}
-
-void execute_activation(Context& c, const Prepared& p) {
-  const bool plain = !p.imm0.present() && !p.imm1.present();
-  const bool accumulate = p.has(isa::kFlagAccumulate);
-  if (plain && !accumulate && p.func == isa::ActFunc::kCopy) {
-    execute_copy(c, p);
-    return;
-  }
-  const RowKernels& k = row_kernels();
-  const Column scale = scalar_column(c, p, p.imm0, 0, &kOne);
-  const Column bias = scalar_column(c, p, p.imm1, 1, &kZero);
-  const auto affine = k.fused[op_index(isa::AluOp::kMultiply)][op_index(isa::AluOp::kAdd)];
-  const auto multiply = k.binary_scalar[0][op_index(isa::AluOp::kMultiply)];
-  const auto add = k.binary_scalar[0][op_index(isa::AluOp::kAdd)];
-  const auto function = k.activation[static_cast<int>(p.func)];
-  const auto sum = k.reduce[op_index(isa::AluOp::kAdd)];
-  if (accumulate) std::fill_n(c.work.sum, p.dst->rows, 0.0f);
-  map_float(c, p, [&](FloatView a, FloatTarget t, int partition, int rows, int64_t, int n) {
-    if (!plain) {
-      const float* s = scale.data + partition * scale.step;
-      const float* b = bias.data + partition * bias.step;
-      float* m = c.work.f[2];
-      if (!p.imm1.present()) {
-        multiply(a.p, a.pitch, s, scale.step, m, n, rows, n);
-      } else if (!p.imm0.present()) {
-        add(a.p, a.pitch, b, bias.step, m, n, rows, n);
-      } else {
-        affine(a.p, a.pitch, s, scale.step, b, bias.step, m, n, rows, n);
-      }
-      a = {m, n};
-    }
-    function(a.p, a.pitch, t.p, t.pitch, rows, n);
-    if (accumulate) sum(t.p, t.pitch, c.work.sum + partition, rows, n);
-  });
-  if (accumulate) {
-    const Operand& aux = *p.aux;
-    k.store[static_cast<int>(aux.dtype)](c.work.sum, 1, c.at(p, aux), aux.pitch, aux.bytes, aux.rows, 1);
-  }
 }
 
 void execute_reciprocal(Context& c, const Prepared& p) {

@@ -29,6 +29,34 @@ struct CoreSizes {
   int64_t psum_bytes_per_partition = 16 * 1024;
 };
 
+// How numbers are rounded and where random words come from (config group `numerics`).
+struct Numerics {
+  bool stochastic_rounding = false;  // of narrow floats on every store
+  uint64_t rounding_seed = 0;
+  bool saturate_infinity = false;        // narrow floats: the largest finite value in place of infinity
+  bool strict_activation_range = false;  // NaN where an activation function is not specified
+  bool vector_xorwow = false;            // generator of the vector engine: XORWOW instead of an LFSR
+  int mx_scale_offset = 1;               // quantize_mx: block scales are 2^(e - E + this)
+};
+
+// A host function in place of a program of the GpSimd processors (opcode custom). Elements are visited in
+// row-major order, partitions outermost. The view is valid during the call.
+class CustomView {
+ public:
+  virtual ~CustomView() = default;
+  enum Operand { kDst = 0, kSrc0, kSrc1, kAux };
+  virtual bool present(Operand o) const = 0;
+  virtual isa::Dtype dtype(Operand o) const = 0;
+  virtual int partitions(Operand o) const = 0;
+  virtual int64_t elements(Operand o) const = 0;  // per partition
+  virtual std::byte* element(Operand o, int partition, int64_t index) = 0;
+  virtual float scalar(int which, int partition) const = 0;  // imm0, imm1; 0 when absent
+  virtual uint32_t count() const = 0;
+};
+using CustomFunction = void (*)(CustomView&);
+// Number 0 is taken: it copies src0 to dst. Registering a number again replaces the function.
+void register_custom(int64_t number, CustomFunction function);
+
 // Architectural state of one physical NeuronCore: SBUF, PSUM, stationary matrix, accumulators, sequencer
 // registers and semaphores. New memory is poisoned (NaN pattern), never zero.
 class Core {
@@ -38,7 +66,8 @@ class Core {
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
 
-  void reset();  // poison memories, clear registers and semaphores
+  void reset();  // poison memories, clear registers, semaphores and accumulators, restart the generators
+  void set_numerics(const Numerics& numerics);  // restarts the generators
   const CoreSizes& sizes() const;
 
   // Executes the data effect of one instruction (compute or DMA; no waits, no semaphore update). Register

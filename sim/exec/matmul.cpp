@@ -1,4 +1,6 @@
 // Tensor engine.
+#include "sim/exec/matmul.h"
+
 #include <dnnl.h>
 #include <omp.h>
 
@@ -6,7 +8,6 @@
 #include <cstring>
 
 #include "isa/names.h"
-#include "sim/exec/block.h"
 
 namespace trnsim::exec {
 namespace {
@@ -35,61 +36,94 @@ void multiply(int m, int n, int k, const float* a, int64_t lda, const float* b, 
 
 }  // namespace
 
+namespace {
+
+constexpr int kCell = 32, kCells = 4;
+int cell_of(const isa::PeTile& t) { return t.row / kCell * kCells + t.column / kCell; }
+bool overlap(const isa::PeTile& a, const isa::PeTile& b) {
+  const auto apart = [](int p, int n, int q, int m) { return p + n <= q || q + m <= p; };
+  return a.whole() || b.whole() ||
+         (!apart(a.row, a.rows, b.row, b.rows) && !apart(a.column, a.columns, b.column, b.columns));
+}
+// Pairs of rows of FP8 operands count as rows of their own.
+int pairs(const Prepared& p) { return p.has(isa::kFlagDoubleRow) ? 2 : 1; }
+
+}  // namespace
+
+float* set_stationary(Context& c, const Prepared& p, int partitions, int k, int m) {
+  for (Stationary& s : c.core.stationary) {
+    if (s.rows != 0 && overlap(s.tile, p.tile)) s = {};
+  }
+  const auto cell = static_cast<size_t>(cell_of(p.tile));
+  c.core.stationary[cell] = {p.tile, k, m, partitions};
+  return c.work.stationary[cell];
+}
+
+StationaryMatrix find_stationary(Context& c, const Prepared& p, int partitions, int k) {
+  const auto cell = static_cast<size_t>(cell_of(p.tile));
+  const Stationary& s = c.core.stationary[cell];
+  if (s.rows == 0 || !(s.tile == p.tile)) {
+    throw Fault{
+        Status::Kind::kIllegal,
+        "no stationary matrix is loaded in this tile (a transpose on the tensor engine destroys it); at " +
+            c.where(p)};
+  }
+  if (partitions != s.partitions || k != s.rows || p.dst->rows != s.columns) {
+    throw Fault{Status::Kind::kIllegal, "the stationary matrix is [" + std::to_string(s.partitions) + ", " +
+                                            std::to_string(s.columns) + "] with " + std::to_string(s.rows) +
+                                            " values per column, the moving matrix has " +
+                                            std::to_string(partitions) + " partitions and " +
+                                            std::to_string(k) + " values, dst " +
+                                            std::to_string(p.dst->rows) + " partitions; at " + c.where(p)};
+  }
+  return {c.work.stationary[cell], s.rows, s.columns};
+}
+
+void multiply_into(Context& c, const Prepared& p, const StationaryMatrix& a, const float* b, int64_t ldb,
+                   int64_t first, int n) {
+  const Operand& dst = *p.dst;
+  std::byte* d = c.at(p, dst);
+  const bool accumulate = p.has(isa::kFlagAccumulate);
+  if (dst.direct_f32) {
+    multiply(a.m, n, a.k, a.data, a.m, b, ldb, accumulate, reinterpret_cast<float*>(d) + first,
+             dst.pitch / 4);
+    return;
+  }
+  if (accumulate) load_block(dst, d, 0, a.m, first, n, c.work.product);
+  multiply(a.m, n, a.k, a.data, a.m, b, ldb, accumulate, c.work.product, n);
+  store_block(dst, d, 0, a.m, first, n, c.work.product);
+}
+
 // The stationary matrix is copied: the array holds it, and its SBUF memory may be overwritten before it is
 // used.
 void execute_load_stationary(Context& c, const Prepared& p) {
   const Operand& src = *p.src0;
-  const int rows = src.rows, columns = static_cast<int>(src.n);
+  const int rows = src.rows, columns = static_cast<int>(src.n) / pairs(p);
   const std::byte* s = c.at(p, src);
-  const RowKernels& k = row_kernels();
-  const auto load = k.load[static_cast<int>(src.dtype)];
-  float* out = c.work.stationary;
-  for_each_run(src, 0, columns, [&](int64_t offset, int64_t at, int64_t length, int64_t step) {
-    load(s + offset, src.pitch, step, out + at, columns, rows, static_cast<int>(length));
-  });
-  if (src.dtype == isa::Dtype::kF32R) k.round_tf32(out, columns, out, columns, rows, columns);
-  c.core.stationary_rows = rows;
-  c.core.stationary_columns = columns;
+  float* out = set_stationary(c, p, rows, rows * pairs(p), columns);
+  for (int j = 0; j < pairs(p); ++j) {
+    load_block(src, s, 0, rows, int64_t{j} * columns, columns, out + int64_t{j} * rows * columns);
+  }
+  if (src.dtype == isa::Dtype::kF32R) row_kernels().round_tf32(out, columns, out, columns, rows, columns);
 }
 
 void execute_multiply_moving(Context& c, const Prepared& p) {
-  const Operand &src = *p.src0, &dst = *p.dst;
-  const int k_rows = c.core.stationary_rows, m = c.core.stationary_columns;
-  if (k_rows == 0) {
-    throw Fault{
-        Status::Kind::kIllegal,
-        "no stationary matrix is loaded (a transpose on the tensor engine destroys it); at " + c.where(p)};
-  }
-  if (src.rows != k_rows || dst.rows != m) {
-    throw Fault{Status::Kind::kIllegal, "the stationary matrix is [" + std::to_string(k_rows) + ", " +
-                                            std::to_string(m) + "], the moving matrix has " +
-                                            std::to_string(src.rows) + " rows and dst " +
-                                            std::to_string(dst.rows) + " partitions; at " + c.where(p)};
-  }
+  const Operand& src = *p.src0;
+  const int rows = src.rows;
+  const StationaryMatrix a = find_stationary(c, p, rows, rows * pairs(p));
   const std::byte* s = c.at(p, src);
-  std::byte* d = c.at(p, dst);
-  const RowKernels& k = row_kernels();
-  const bool accumulate = p.has(isa::kFlagAccumulate);
-  constexpr int kChunk = 512;
-  for (int64_t first = 0; first < src.n; first += kChunk) {
-    const int n = static_cast<int>(std::min<int64_t>(kChunk, src.n - first));
-    const float* b = c.work.moving;
-    int64_t ldb = n;
+  const int64_t columns = src.n / pairs(p);
+  for (int64_t first = 0; first < columns; first += kMovingColumns) {
+    const int n = static_cast<int>(std::min<int64_t>(kMovingColumns, columns - first));
     if (src.direct_f32 && src.dtype == isa::Dtype::kF32) {
-      b = reinterpret_cast<const float*>(s) + first;
-      ldb = src.pitch / 4;
-    } else {
-      load_block(src, s, 0, k_rows, first, n, c.work.moving);
-      if (src.dtype == isa::Dtype::kF32R) k.round_tf32(b, n, c.work.moving, n, k_rows, n);
+      multiply_into(c, p, a, reinterpret_cast<const float*>(s) + first, src.pitch / 4, first, n);
+      continue;
     }
-    if (dst.direct_f32) {
-      multiply(m, n, k_rows, c.work.stationary, m, b, ldb, accumulate, reinterpret_cast<float*>(d) + first,
-               dst.pitch / 4);
-    } else {
-      if (accumulate) load_block(dst, d, 0, m, first, n, c.work.product);
-      multiply(m, n, k_rows, c.work.stationary, m, b, ldb, accumulate, c.work.product, n);
-      store_block(dst, d, 0, m, first, n, c.work.product);
-    }
+    float* b = c.work.moving;
+    for (int j = 0; j < pairs(p); ++j)
+      load_block(src, s, 0, rows, j * columns + first, n, b + int64_t{j} * rows * n);
+    if (src.dtype == isa::Dtype::kF32R) row_kernels().round_tf32(b, n, b, n, rows, n);
+    multiply_into(c, p, a, b, n, first, n);
   }
 }
 
@@ -121,8 +155,17 @@ void transpose_any(Context& c, const Prepared& p, const std::byte* s, std::byte*
 }  // namespace
 
 void execute_transpose_tensor(Context& c, const Prepared& p) {
-  transpose_any(c, p, c.at(p, *p.src0), c.at(p, *p.dst), p.src0->rows, static_cast<int>(p.src0->n));
-  c.core.stationary_rows = 0;
+  const Operand& dst = *p.dst;
+  std::byte* d = c.at(p, dst);
+  transpose_any(c, p, c.at(p, *p.src0), d, p.src0->rows, static_cast<int>(p.src0->n));
+  if (dst.bytes == 1) {
+    // One-byte elements are written as two bytes, the upper one zero.
+    const std::byte zero{0};
+    for_each_run(dst, 0, dst.n, [&](int64_t offset, int64_t, int64_t length, int64_t step) {
+      row_kernels().copy_raw[1](&zero, 0, 0, d + offset + 1, dst.pitch, step, dst.rows, length);
+    });
+  }
+  c.core.stationary = {};
 }
 
 void execute_transpose_vector(Context& c, const Prepared& p) {

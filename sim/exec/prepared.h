@@ -44,12 +44,14 @@ struct Operand {
   bool direct_f32 = false;  // dense, FP32 and aligned: kernels work on the memory itself
   int bytes = 4;            // of an element
   int rows = 1;             // partitions; 1 for HBM
-  int64_t n = 1;            // free elements
-  int64_t base = 0;         // byte offset from the start of the memory (partition * pitch + offset)
-  int64_t pitch = 0;        // bytes between partitions
-  int64_t offset = 0;       // as given: inside a partition, or inside the tensor
-  int64_t lo = 0, hi = 0;   // bytes touched, relative to `offset`
+  int first_partition = 0;
+  int64_t n = 1;           // free elements
+  int64_t base = 0;        // byte offset from the start of the memory (partition * pitch + offset)
+  int64_t pitch = 0;       // bytes between partitions
+  int64_t offset = 0;      // as given: inside a partition, or inside the tensor
+  int64_t lo = 0, hi = 0;  // bytes touched, relative to `offset`
   uint32_t tensor = 0;
+  std::byte* host = nullptr;  // staged copy of an indirect operand: `base` counts from here
   Pattern pattern;
 
   bool present() const { return space != isa::Space::kNone; }
@@ -71,6 +73,7 @@ using ExecuteFn = void (*)(Context&, const Prepared&);
 // Plans that only some instructions need (DMA loop nests); owned by the arena.
 struct CopyPlan;
 struct TransposePlan;
+struct IndirectPlan;
 
 struct Prepared {
   ExecuteFn fn = nullptr;
@@ -81,6 +84,7 @@ struct Prepared {
   Scalar imm0, imm1;
   const CopyPlan* copy = nullptr;
   const TransposePlan* transpose = nullptr;
+  IndirectPlan* indirect = nullptr;
   RowKernels::Binary tensor_fn = nullptr;
   RowKernels::BinaryScalar scalar0_fn = nullptr, scalar1_fn = nullptr;
   RowKernels::BinaryScalar2 fused_fn = nullptr;
@@ -94,12 +98,18 @@ struct Prepared {
   uint32_t target = 0;
   uint32_t location = 0;
   uint32_t index = 0;  // in its stream
+  isa::AluOp reduce_op = isa::AluOp::kNone;
+  isa::ReduceCmd reduce = isa::ReduceCmd::kIdle;
+  isa::PeTile tile;
+  uint32_t count = 0;
+  float param = 0;
   int64_t imm = 0;
   int64_t reduce_length = 1;
   isa::Sync sync;
   isa::AffinePattern pattern;
   std::array<uint32_t, 4> affine_size{};  // dims of dst, for the affine pattern
   int affine_dims = 0;
+  std::array<uint8_t, 32> mask{};
 
   bool has(isa::Flags f) const { return (flags & f) != 0; }
 };
@@ -112,9 +122,26 @@ struct CopyPlan {
 };
 
 struct TransposePlan {
-  std::vector<int64_t> src_row, src_col;  // byte offsets of src rows / columns
-  std::vector<int64_t> dst_row, dst_col;  // byte offsets of dst rows (= src columns) / columns (= src rows)
-  bool uniform = false;                   // all four have a constant step
+  std::vector<int64_t> src_row, src_col;   // byte offsets of src rows / columns
+  std::vector<int64_t> dst_row, dst_col;   // byte offsets of dst rows (= src columns) / columns (= src rows)
+  bool uniform = false;                    // all four have a constant step
+  int64_t table_rows = 0, table_step = 0;  // gathering transpose: rows of src0 in HBM; src_row is within one
+};
+
+// Operands whose elements come from index lists. They are staged: gathered into a dense copy before the
+// kernel runs and, when written, scattered afterwards.
+struct IndirectPlan {
+  struct Side {
+    const Operand* list = nullptr;   // null: not indirect
+    const Operand* where = nullptr;  // the operand as given: base, pitch and step of dims[0]
+    int64_t entries = 0, step = 0;   // of dims[0]; step in bytes
+    Pattern rest;                    // dims[1..]
+    int64_t lo = 0, hi = 0;          // bytes that one entry touches
+    int64_t limit = 0;               // bytes of a partition
+  };
+  Side side[3];  // dst, src0, src1
+  const Operand* staged[3] = {};
+  ExecuteFn inner = nullptr;
 };
 
 // Owns what Prepared points to. Deques keep addresses stable.
@@ -122,7 +149,9 @@ struct Arena {
   std::deque<Operand> operands;
   std::deque<CopyPlan> copies;
   std::deque<TransposePlan> transposes;
+  std::deque<IndirectPlan> indirects;
   void clear() {
+    indirects.clear();
     operands.clear();
     copies.clear();
     transposes.clear();
@@ -164,9 +193,18 @@ class Resolver {
 
  private:
   const Operand* operand(const isa::Access& access, const char* role);
+  void check_opaque(const isa::Instruction& instruction, const Prepared& p) const;
+  void stage_indirect(const isa::Instruction& instruction, Prepared* p);
   Scalar scalar(const isa::ScalarOperand& s, const char* role);
   void choose(const isa::Instruction& instruction, Prepared* p);
   void choose_elementwise(Prepared* p);
+  void choose_rows(const isa::Instruction& instruction, Prepared* p);  // choose_rows.cpp
+  void accumulator(const isa::Instruction& instruction, const Prepared& p) const;
+  void activation_function(const isa::Instruction& instruction) const;
+  void pe_tile(const isa::Instruction& instruction) const;
+  void on_chip(const Operand* o, const char* role) const { need(o, role, true, true, false); }
+  void scalar_rows(const Prepared& p, const Scalar& s, const char* role) const;
+  void elementwise(const Prepared& p, bool with_src0, bool with_src1) const;
   void choose_dma(const isa::Instruction& instruction, Prepared* p);
   [[noreturn]] void fail(Status::Kind kind, const std::string& what) const;
   [[noreturn]] void illegal(const std::string& what) const { fail(Status::Kind::kIllegal, what); }
@@ -217,6 +255,31 @@ void execute_multiply_moving(Context&, const Prepared&);
 void execute_transpose_tensor(Context&, const Prepared&);
 void execute_transpose_vector(Context&, const Prepared&);
 void execute_philox(Context&, const Prepared&);
+void execute_load_stationary_mx(Context&, const Prepared&);
+void execute_multiply_moving_mx(Context&, const Prepared&);
+void execute_quantize_mx(Context&, const Prepared&);
+void execute_activate2(Context&, const Prepared&);
+void execute_exponential(Context&, const Prepared&);
+void execute_tensor_scalar_reduce(Context&, const Prepared&);
+void execute_tensor_scalar_cumulative(Context&, const Prepared&);
+void execute_range_select(Context&, const Prepared&);
+void execute_select_reduce(Context&, const Prepared&);
+void execute_stream_shuffle(Context&, const Prepared&);
+void execute_local_gather(Context&, const Prepared&);
+void execute_n_gather(Context&, const Prepared&);
+void execute_sequence_bounds(Context&, const Prepared&);
+void execute_nonzero_with_count(Context&, const Prepared&);
+void execute_topk(Context&, const Prepared&);
+void execute_custom(Context&, const Prepared&);
+void execute_rng(Context&, const Prepared&);
+void execute_rand2(Context&, const Prepared&);
+void execute_dropout(Context&, const Prepared&);
+void execute_set_rng_seed(Context&, const Prepared&);
+void execute_rand_get_state(Context&, const Prepared&);
+void execute_rand_set_state(Context&, const Prepared&);
+void execute_dma_compute(Context&, const Prepared&);
+void execute_dma_gather_transpose(Context&, const Prepared&);
+void execute_indirect(Context&, const Prepared&);
 void execute_dma_copy(Context&, const Prepared&);
 void execute_dma_transpose(Context&, const Prepared&);
 void execute_dma_gather(Context&, const Prepared&);

@@ -90,9 +90,11 @@ void execute_partition_reduce(Context& c, const Prepared& p) {
   const Operand &dst = *p.dst, &src = *p.src0;
   std::byte* d = c.at(p, dst);
   const std::byte* s = c.at(p, src);
-  const auto fn = row_kernels().binary[op_index(p.op0)];
+  const bool average = p.op0 == isa::AluOp::kAverage;
+  const isa::AluOp op = average ? isa::AluOp::kAdd : p.op0;
+  const auto fn = row_kernels().binary[op_index(op)];
   float identity = 0;
-  const bool has_identity = reduce_identity(p.op0, &identity);
+  const bool has_identity = reduce_identity(op, &identity);
   for_each_block(1, dst.n, [&](int, int, int64_t first, int n) {
     float* acc = c.work.f[0];
     if (has_identity) {
@@ -104,7 +106,9 @@ void execute_partition_reduce(Context& c, const Prepared& p) {
       const FloatView v = float_view(src, s, partition, 1, first, n, c.work.f[1]);
       fn(acc, n, v.p, v.pitch, acc, n, 1, n);
     }
-    if (p.has(isa::kFlagNegate)) negate(acc, n);
+    if (average) {
+      for (int i = 0; i < n; ++i) acc[i] /= static_cast<float>(src.rows);
+    }
     store_block(dst, d, 0, 1, first, n, acc);
   });
 }
@@ -127,7 +131,6 @@ void execute_partition_reduce_int(Context& c, const Prepared& p) {
       load_int_block(src, s, partition, 1, first, n, c.work.i[1]);
       fn(acc, n, c.work.i[1], n, acc, n, 1, n, 64);
     }
-    if (p.has(isa::kFlagNegate)) negate(acc, n);
     store_int_block(dst, d, 0, 1, first, n, acc);
   });
 }
@@ -141,6 +144,7 @@ void execute_scan(Context& c, const Prepared& p) {
   const std::byte* s1 = c.at(p, b);
   const RowKernels& k = row_kernels();
   const auto op0 = k.binary[op_index(p.op0)], op1 = k.binary[op_index(p.op1)];
+  const bool reverse0 = p.has(isa::kFlagReverse0), reverse1 = p.has(isa::kFlagReverse1);
   constexpr float kZero = 0.0f;
   const Column initial = scalar_column(c, p, p.imm0, 0, &kZero);
   const int rows = dst.rows;
@@ -160,8 +164,9 @@ void execute_scan(Context& c, const Prepared& p) {
     turn(rough, rows, n, y);
     for (int j = 0; j < n; ++j) {
       float* out = x + j * rows;
-      op0(out, 0, r, 0, out, 0, 1, rows);
-      op1(out, 0, y + j * rows, 0, out, 0, 1, rows);
+      const float* z = y + j * rows;
+      reverse0 ? op0(r, 0, out, 0, out, 0, 1, rows) : op0(out, 0, r, 0, out, 0, 1, rows);
+      reverse1 ? op1(z, 0, out, 0, out, 0, 1, rows) : op1(out, 0, z, 0, out, 0, 1, rows);
       r = out;
     }
     std::copy_n(r, rows, c.work.sum);
@@ -178,6 +183,7 @@ void execute_scan_int(Context& c, const Prepared& p) {
   const std::byte* s1 = c.at(p, b);
   const RowKernels& k = row_kernels();
   const auto op0 = k.binary_int[op_index(p.op0)], op1 = k.binary_int[op_index(p.op1)];
+  const bool reverse0 = p.has(isa::kFlagReverse0), reverse1 = p.has(isa::kFlagReverse1);
   const ColumnInt initial = scalar_column_int(c, p, p.imm0, 0);
   const int bits = a.bytes * 8;
   // The running value has the width of a register: it wraps like a stored 32-bit value.
@@ -192,8 +198,9 @@ void execute_scan_int(Context& c, const Prepared& p) {
       load_int_block(a, s0, partition, 1, first, n, c.work.i[0]);
       load_int_block(b, s1, partition, 1, first, n, c.work.i[1]);
       for (int j = 0; j < n; ++j) {
-        op0(c.work.i[0] + j, 0, &r, 0, &r, 0, 1, 1, bits);
-        op1(&r, 0, c.work.i[1] + j, 0, &r, 0, 1, 1, bits);
+        const int64_t *x = c.work.i[0] + j, *y = c.work.i[1] + j;
+        reverse0 ? op0(&r, 0, x, 0, &r, 0, 1, 1, bits) : op0(x, 0, &r, 0, &r, 0, 1, 1, bits);
+        reverse1 ? op1(y, 0, &r, 0, &r, 0, 1, 1, bits) : op1(&r, 0, y, 0, &r, 0, 1, 1, bits);
         r = wrap(r);
         c.work.i[0][j] = r;
       }

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "isa/names.h"
+#include "isa/table.h"
 #include "sim/exec/prepared.h"
 
 namespace trnsim::exec {
@@ -65,8 +66,8 @@ const Operand* Resolver::operand(const isa::Access& a, const char* role) {
   }
   o.dense = o.pattern.dims == 0 || (o.pattern.dims == 1 && o.pattern.step[0] == o.bytes);
 
-  const bool dynamic = a.address_register != isa::kNoRegister;
-  if (dynamic && a.address_register >= isa::kNumRegisters) {
+  const bool dynamic = a.address_register != isa::kNoRegister || a.indirect;
+  if (a.address_register != isa::kNoRegister && a.address_register >= isa::kNumRegisters) {
     illegal(std::string(role) + " names address register " + text(a.address_register) + "; an engine has 64");
   }
   if (a.space == Space::kHbm) {
@@ -107,6 +108,7 @@ const Operand* Resolver::operand(const isa::Access& a, const char* role) {
                                          " partition, which has " + text(limit) + " bytes");
   }
   o.rows = a.num_partitions;
+  o.first_partition = a.start_partition;
   o.pitch = pitch_of(limit);
   o.base = a.start_partition * o.pitch + a.offset;
   o.direct_f32 = o.dense && !dynamic && (a.dtype == isa::Dtype::kF32 || a.dtype == isa::Dtype::kF32R) &&
@@ -166,6 +168,12 @@ void Resolver::resolve(const isa::Instruction& in, uint32_t index, Prepared* p) 
   p->target = in.target;
   p->location = in.location;
   p->index = index;
+  p->reduce_op = in.reduce_op;
+  p->reduce = in.reduce;
+  p->tile = in.tile;
+  p->count = in.count;
+  p->param = in.param;
+  p->mask = in.mask;
   p->imm = in.imm;
   p->sync = in.sync;
   if (in.engine >= isa::Engine::kCount) illegal("invalid engine");
@@ -184,7 +192,35 @@ void Resolver::resolve(const isa::Instruction& in, uint32_t index, Prepared* p) 
   p->aux = operand(in.aux, "aux");
   p->imm0 = scalar(in.imm0, "imm0");
   p->imm1 = scalar(in.imm1, "imm1");
+  check_opaque(in, *p);
+  stage_indirect(in, p);
   choose(in, p);
+  if (p->indirect != nullptr) {
+    p->indirect->inner = p->fn;
+    p->fn = execute_indirect;
+  }
+}
+
+// Dtypes without a conversion go where the row says, and moves do not change them.
+void Resolver::check_opaque(const isa::Instruction& in, const Prepared& p) const {
+  const isa::Row& row = isa::row(in.opcode);
+  const Operand* operands[] = {p.dst, p.src0, p.src1, p.aux};
+  bool any = false;
+  for (int s = 0; s < isa::kNumSlots; ++s) {
+    if (!operands[s]->present() || !isa::is_opaque(operands[s]->dtype)) continue;
+    any = true;
+    if (!isa::contains(row.operands[s].dtypes, operands[s]->dtype)) {
+      illegal("dtype " + std::string(isa::dtype_name(operands[s]->dtype)) + " is not possible here");
+    }
+  }
+  const bool moves = row.has_rule(isa::Rule::kOpaqueMoves) || in.is_dma();
+  if (any && moves && p.src0->present() && p.src0->dtype != p.dst->dtype) {
+    illegal("microscaling dtypes are moved unchanged");
+  }
+  for (const Scalar* s : {&p.imm0, &p.imm1}) {
+    if (s->pointer != nullptr && isa::is_opaque(s->pointer->dtype))
+      illegal("a scalar operand cannot be packed");
+  }
 }
 
 }  // namespace trnsim::exec

@@ -94,6 +94,12 @@ void fill_activation(RowKernels* k) {
   set(ActFunc::kMish, transcendental<mish_d>);
   set(ActFunc::kSin, sine);
   set(ActFunc::kArctan, transcendental<atan_d>);
+  set(ActFunc::kGeluSigmoid, transcendental<gelu_sigmoid_d>);
+  set(ActFunc::kGeluDx, transcendental<gelu_dx_d>);
+  set(ActFunc::kGeluSigmoidDx, transcendental<gelu_sigmoid_dx_d>);
+  set(ActFunc::kSiluDx, transcendental<silu_dx_d>);
+  set(ActFunc::kErfDx, transcendental<erf_dx_d>);
+  // kPrelu has a parameter: the executor applies it.
 }
 
 }  // namespace HWY_NAMESPACE

@@ -38,6 +38,11 @@ HWY_INLINE float alu(float a, float b) {
   if constexpr (kOp == AluOp::kLogicalAnd) return (a != 0.0f ? 1.0f : 0.0f) * (b != 0.0f ? 1.0f : 0.0f);
   if constexpr (kOp == AluOp::kLogicalOr) return (a != 0.0f ? 1 : 0) | (b != 0.0f ? 1 : 0) ? 1.0f : 0.0f;
   if constexpr (kOp == AluOp::kLogicalXor) return (a != 0.0f ? 1 : 0) ^ (b != 0.0f ? 1 : 0) ? 1.0f : 0.0f;
+  if constexpr (kOp == AluOp::kAbs) return std::fabs(a);
+  if constexpr (kOp == AluOp::kRsqrt) return 1.0f / std::sqrt(a);
+  if constexpr (kOp == AluOp::kReciprocal) return 1.0f / a;
+  if constexpr (kOp == AluOp::kSquare) return a * a;
+  if constexpr (kOp == AluOp::kRelu) return a > 0.0f || a != a ? a : 0.0f;
   return a;  // kNone, kBypass
 }
 
@@ -168,6 +173,15 @@ void fill_op(RowKernels* k) {
   k->binary_scalar[1][i] = binary_scalar<kOp, true>;
 }
 
+// Operators of one operand: a reverse flag changes nothing.
+template <AluOp... kOps>
+void fill_unary(RowKernels* k) {
+  ((k->binary[static_cast<int>(kOps)] = binary<kOps>, k->binary_scalar[0][static_cast<int>(kOps)] =
+                                                          k->binary_scalar[1][static_cast<int>(kOps)] =
+                                                              binary_scalar<kOps, false>),
+   ...);
+}
+
 template <AluOp kOp0, AluOp... kOps>
 void fill_fused(RowKernels* k) {
   ((k->fused[static_cast<int>(kOp0)][static_cast<int>(kOps)] = binary_scalar2<kOp0, kOps>), ...);
@@ -192,6 +206,7 @@ void fill_alu(RowKernels* k) {
   fill_op<AluOp::kLogicalAnd>(k);
   fill_op<AluOp::kLogicalOr>(k);
   fill_op<AluOp::kLogicalXor>(k);
+  fill_unary<AluOp::kAbs, AluOp::kRsqrt, AluOp::kReciprocal, AluOp::kSquare, AluOp::kRelu>(k);
   const int p = static_cast<int>(AluOp::kPower);
   k->binary[p] = power;
   k->binary_scalar[0][p] = power_scalar<false>;

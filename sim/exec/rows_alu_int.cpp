@@ -60,6 +60,10 @@ HWY_INLINE int64_t alu(int64_t a, int64_t b, int bits) {
     const uint64_t low = bits_of(a) & (~uint64_t{0} >> (64 - bits));
     return b >= 0 && b < bits ? wrap(low >> b) : 0;
   }
+  if constexpr (kOp == AluOp::kInvert) return ~a;
+  if constexpr (kOp == AluOp::kAbs) return magnitude(a);
+  if constexpr (kOp == AluOp::kSquare) return wrap(bits_of(a) * bits_of(a));
+  if constexpr (kOp == AluOp::kRelu) return a > 0 ? a : 0;
   return a;  // kNone, kBypass
 }
 
@@ -109,6 +113,14 @@ template <AluOp... kOps>
 void fill_ops(RowKernels* k) {
   (fill_op<kOps>(k), ...);
 }
+// Operators of one operand: a reverse flag changes nothing.
+template <AluOp... kOps>
+void fill_unary(RowKernels* k) {
+  ((k->binary_int[static_cast<int>(kOps)] = binary<kOps>,
+    k->binary_scalar_int[0][static_cast<int>(kOps)] = k->binary_scalar_int[1][static_cast<int>(kOps)] =
+        binary_scalar<kOps, false>),
+   ...);
+}
 template <AluOp... kOps>
 void fill_reductions(RowKernels* k) {
   ((k->reduce_int[static_cast<int>(kOps)] = reduce<kOps>), ...);
@@ -120,6 +132,7 @@ void fill_alu_int(RowKernels* k) {
            AluOp::kGreaterEqual, AluOp::kGreater, AluOp::kLessEqual, AluOp::kLess, AluOp::kLogicalAnd,
            AluOp::kLogicalOr, AluOp::kLogicalXor, AluOp::kBitAnd, AluOp::kBitOr, AluOp::kBitXor,
            AluOp::kShiftLeft, AluOp::kShiftRight>(k);
+  fill_unary<AluOp::kInvert, AluOp::kAbs, AluOp::kSquare, AluOp::kRelu>(k);
   fill_reductions<AluOp::kAdd, AluOp::kSubtract, AluOp::kMultiply, AluOp::kMax, AluOp::kMin, AluOp::kAbsMax,
                   AluOp::kAbsMin, AluOp::kLogicalAnd, AluOp::kLogicalOr, AluOp::kLogicalXor, AluOp::kBitAnd,
                   AluOp::kBitOr, AluOp::kBitXor>(k);

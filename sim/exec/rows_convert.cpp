@@ -331,6 +331,7 @@ void fill_convert(RowKernels* k) {
   floats(Dtype::kF8E4M3, F8<Dtype::kF8E4M3>{});
   floats(Dtype::kF8E4M3FN, F8<Dtype::kF8E4M3FN>{});
   floats(Dtype::kF8E5M2, F8<Dtype::kF8E5M2>{});
+  floats(Dtype::kF8E3M4, F8<Dtype::kF8E3M4>{});
   floats(Dtype::kI32, Integer<int32_t>{});
   floats(Dtype::kI16, Integer<int16_t>{});
   floats(Dtype::kI8, Integer<int8_t>{});

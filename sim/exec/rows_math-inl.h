@@ -206,6 +206,34 @@ HWY_INLINE VD gelu_tanh_d(VD x) {
                         hn::MulAdd(hn::Mul(x, x), hn::Set(d, 0.044715), hn::Set(d, 1.0)));
   return hn::Div(x, hn::Add(hn::Set(d, 1.0), exp_d(u2)));
 }
+// d/dx of x * sigmoid(k x): s + k x s (1 - s). Far out the second term is 0, also for infinite x.
+HWY_INLINE VD swish_dx_d(VD x, double k) {
+  const DD d;
+  const VD s = sigmoid_d(hn::Mul(x, hn::Set(d, k)));
+  const VD clamped = hn::Min(hn::Max(x, hn::Set(d, -1000.0)), hn::Set(d, 1000.0));
+  const VD t = sigmoid_d(hn::Mul(clamped, hn::Set(d, -k)));  // 1 - s without the cancellation
+  return hn::MulAdd(hn::Mul(clamped, hn::Set(d, k)), hn::Mul(s, t), s);
+}
+HWY_INLINE VD silu_dx_d(VD x) { return swish_dx_d(x, 1.0); }
+HWY_INLINE VD gelu_sigmoid_dx_d(VD x) { return swish_dx_d(x, 1.702); }
+HWY_INLINE VD gelu_sigmoid_d(VD x) {
+  const DD d;
+  return hn::Div(x, hn::Add(hn::Set(d, 1.0), exp_d(hn::Mul(x, hn::Set(d, -1.702)))));
+}
+HWY_INLINE VD erf_dx_d(VD x) {
+  const DD d;
+  return hn::Mul(hn::Set(d, 1.1283791670955126), exp_d(hn::Neg(hn::Mul(x, x))));
+}
+HWY_INLINE VD gelu_dx_d(VD x) {
+  const DD d;
+  const VD e = erfc_positive_d(hn::Mul(hn::Abs(x), hn::Set(d, 0.70710678118654757)));
+  const VD phi2 = hn::IfThenElse(hn::Gt(x, hn::Zero(d)), hn::Sub(hn::Set(d, 2.0), e), e);
+  const VD clamped = hn::Min(hn::Max(x, hn::Set(d, -1000.0)), hn::Set(d, 1000.0));
+  const VD density =
+      hn::Mul(hn::Set(d, 0.3989422804014327), exp_d(hn::Mul(hn::Mul(clamped, clamped), hn::Set(d, -0.5))));
+  const VD r = hn::MulAdd(clamped, density, hn::Mul(hn::Set(d, 0.5), phi2));
+  return hn::IfThenElse(hn::IsNaN(x), x, r);
+}
 HWY_INLINE VD softplus_d(VD x) {
   const DD d;
   const VD l = log1p_unit_d(exp_d(hn::Neg(hn::Abs(x))));

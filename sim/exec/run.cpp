@@ -30,7 +30,7 @@ bool ready(const Core::Impl& core, const Prepared& p) {
 
 void update(Core::Impl& core, const Prepared& p) {
   int64_t& s = core.semaphores[p.sync.update_semaphore];
-  const bool dma = p.opcode >= Opcode::kDmaCopy && p.opcode <= Opcode::kDmaScatter;
+  const bool dma = p.opcode >= Opcode::kDmaCopy && p.opcode <= Opcode::kSendRecv;
   switch (p.sync.update) {
     case isa::SemOp::kAdd:
       // A DMA queue always adds its completion increment.
@@ -76,7 +76,7 @@ uint64_t advance(Context& c, Stream& stream, uint64_t budget) {
     const Prepared& p = code[stream.pc];
     if (p.sync.num_waits != 0 && !ready(core, p)) break;
     uint32_t next = stream.pc + 1;
-    p.fn(c, p);
+    c.execute(p);
     switch (p.opcode) {
       case Opcode::kBranch: {
         const auto& r = core.registers[static_cast<size_t>(p.engine)];

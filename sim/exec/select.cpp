@@ -18,7 +18,7 @@ void load_converted(Work& w, const Operand& src, const std::byte* base, int part
     k.store_int[static_cast<int>(dtype)](w.i[0], n, out, n * bytes, bytes, rows, n);
   } else {
     load_block(src, base, partition, rows, first, n, w.f[0]);
-    k.store[static_cast<int>(dtype)](w.f[0], n, out, n * bytes, bytes, rows, n);
+    store_rows(dtype, w.f[0], n, out, n * bytes, bytes, rows, n);
   }
 }
 
@@ -84,8 +84,7 @@ void scalar_elements(Context& c, const Prepared& p, const Scalar& s, std::byte* 
   const Operand& dst = *p.dst;
   constexpr float kZero = 0.0f;
   const Column column = scalar_column(c, p, s, 0, &kZero);
-  row_kernels().store[static_cast<int>(dst.dtype)](column.data, column.step, out, dst.bytes, dst.bytes,
-                                                   dst.rows, 1);
+  store_rows(dst.dtype, column.data, column.step, out, dst.bytes, dst.bytes, dst.rows, 1);
   if (s.pointer != nullptr && isa::is_integer(s.pointer->dtype) && isa::is_integer(dst.dtype)) {
     const ColumnInt exact = scalar_column_int(c, p, s, 0);
     row_kernels().store_int[static_cast<int>(dst.dtype)](exact.data, exact.step, out, dst.bytes, dst.bytes,
@@ -99,7 +98,11 @@ void execute_memset(Context& c, const Prepared& p) {
   const Operand& dst = *p.dst;
   std::byte* d = c.at(p, dst);
   std::byte* values = c.work.raw[0];
-  scalar_elements(c, p, p.imm0, values);
+  if (isa::is_opaque(dst.dtype)) {
+    std::fill_n(values, dst.rows * dst.bytes, std::byte{0});
+  } else {
+    scalar_elements(c, p, p.imm0, values);
+  }
   const auto copy = row_kernels().copy_raw[dst.bytes];
   for_each_run(dst, 0, dst.n, [&](int64_t offset, int64_t, int64_t length, int64_t step) {
     copy(values, dst.bytes, 0, d + offset, dst.pitch, step, dst.rows, length);
@@ -169,16 +172,26 @@ void execute_affine_select(Context& c, const Prepared& p) {
 void execute_copy_predicated(Context& c, const Prepared& p) {
   const Operand &dst = *p.dst, &src = *p.src0, &predicate = *p.src1;
   std::byte* d = c.at(p, dst);
-  const std::byte* s = c.at(p, src);
+  const std::byte* s = src.present() ? c.at(p, src) : nullptr;
   const std::byte* q = c.at(p, predicate);
-  uint8_t* take = reinterpret_cast<uint8_t*>(c.work.raw[2]);
+  std::byte* fill = c.work.raw[2];
+  if (s == nullptr) scalar_elements(c, p, p.imm0, fill);
+  uint8_t* take = reinterpret_cast<uint8_t*>(c.work.raw[2] + isa::kMaxPartitions * 8);
+  const uint8_t when = p.has(isa::kFlagNegate) ? 0 : 1;
   for_each_block(dst.rows, dst.n, [&](int partition, int rows, int64_t first, int n) {
     const int count = rows * n;
     load_block(predicate, q, partition, rows, first, n, c.work.f[1]);
-    for (int i = 0; i < count; ++i) take[i] = c.work.f[1][i] != 0.0f ? 1 : 0;
-    load_converted(c.work, src, s, partition, rows, first, n, dst.dtype, c.work.raw[0]);
+    for (int i = 0; i < count; ++i) take[i] = (c.work.f[1][i] != 0.0f ? 1 : 0) == when ? 1 : 0;
+    if (s != nullptr) load_converted(c.work, src, s, partition, rows, first, n, dst.dtype, c.work.raw[0]);
     load_raw_block(dst, d, partition, rows, first, n, c.work.raw[1]);
-    blend(dst.bytes, c.work.raw[1], c.work.raw[0], dst.bytes, take, count);
+    if (s != nullptr) {
+      blend(dst.bytes, c.work.raw[1], c.work.raw[0], dst.bytes, take, count);
+    } else {
+      for (int r = 0; r < rows; ++r) {
+        blend(dst.bytes, c.work.raw[1] + int64_t{r} * n * dst.bytes, fill + (partition + r) * dst.bytes, 0,
+              take + r * n, n);
+      }
+    }
     store_raw_block(dst, d, partition, rows, first, n, c.work.raw[1]);
   });
 }

@@ -155,6 +155,20 @@ void match_replace8(Context& c, const Prepared& p) {
     for (const int64_t i : found) {
       if (i >= 0) store_block(dst, d, partition, 1, i, 1, &value);
     }
+    if (!p.aux->present()) continue;
+    // Slots are served from 7 down: among equal values the last slot gets the first match.
+    T slot[8];
+    load_values<T>(c.work, *p.src1, v, partition, 0, 8, slot);
+    int64_t where[8];
+    for (int i = 0; i < 8; ++i) {
+      int before = 0, nth = 0;
+      for (int e = i + 1; e < 8; ++e) before += same(slot[e], slot[i]) ? 1 : 0;
+      where[i] = -1;
+      for (int e = 0; e < 8; ++e) {
+        if (same(slot[e], slot[i]) && nth++ == before) where[i] = found[e];
+      }
+    }
+    store_int_block(*p.aux, c.at(p, *p.aux), partition, 1, 0, 8, where);
   }
 }
 

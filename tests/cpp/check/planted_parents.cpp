@@ -228,7 +228,7 @@ stream vector
   memset dst=$B imm0=1
   wait s16>=32 | copy_predicated dst=$B src0=$A src1=$M | then s1+=1
 stream scalar
-  wait s1>=1 | activation func=exp dst=$E src0=$B aux=$R flags=accumulate imm0=1 imm1=0 | then s3+=1
+  wait s1>=1 | activation func=exp dst=$E src0=$B aux=$R reduce_op=add reduce=reset_reduce imm0=1 imm1=0 | then s3+=1
 )"},
       // rows picked by an index, added to rows of the output
       {"rows", R"(

@@ -162,7 +162,8 @@ TEST_CASE("Scalar stride law: two cycles per 16-byte sector [2.3]") {
 
 TEST_CASE("Accumulating activation: producer tail, forward and read [3.5]") {
   Instruction i = activation(sbuf(400, Dtype::kF32, 65536), sbuf(400), isa::ActFunc::kExp);
-  i.flags = isa::kFlagAccumulate;
+  i.reduce_op = isa::AluOp::kAdd;
+  i.reduce = isa::ReduceCmd::kResetReduce;
   i.aux = sbuf(1, Dtype::kF32, 100000);
   const auto k = cost::scalar_cost(i, trn2());
   CHECK(ns(k.latency) == Approx(400 / 1.2 + 201 + 279).epsilon(0.001));

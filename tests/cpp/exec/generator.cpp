@@ -19,7 +19,10 @@ using isa::Opcode;
 using isa::ScalarOperand;
 using isa::Space;
 
-Dtype Generator::any_dtype() { return static_cast<Dtype>(below(static_cast<int>(Dtype::kBool) + 1)); }
+Dtype Generator::any_dtype() {
+  if (chance(5)) return Dtype::kF8E3M4;
+  return static_cast<Dtype>(below(static_cast<int>(Dtype::kBool) + 1));
+}
 Dtype Generator::integer_dtype() { return static_cast<Dtype>(static_cast<int>(Dtype::kI32) + below(7)); }
 Dtype Generator::float_dtype() { return static_cast<Dtype>(below(static_cast<int>(Dtype::kF8E5M2) + 1)); }
 int Generator::partitions() { return pick({1, 2, 31, 32, 33, 64, 65, 127, 128}); }
@@ -155,6 +158,16 @@ void Generator::fill(const Access& a, Memory& m, Values values) {
         std::memcpy(to, &v, 8);
         continue;
       }
+      if (isa::is_opaque(a.dtype)) {
+        // Random codes near 1: the top exponent bit of each byte is clear.
+        for (size_t i = 0; i < isa::dtype_bytes(a.dtype); ++i) {
+          const int any = below(256);
+          to[i] = static_cast<std::byte>(a.dtype == Dtype::kF8E8M0     ? 125 + below(4)
+                                         : a.dtype == Dtype::kF4E2M1x4 ? any
+                                                                       : any & 0xbf);
+        }
+        continue;
+      }
       if (isa::is_integer(a.dtype)) {
         int64_t v = below(7) - 3;
         if (values == Values::kAny && chance(60)) v = static_cast<int64_t>(random_());
@@ -195,8 +208,13 @@ void Generator::elementwise(Instruction* in) {
   in->dst = tile(in->dst.dtype, p, n, 0, false);
   in->src0 = tile(in->src0.dtype, p, n, 1, true);
   const bool second = in->opcode != Opcode::kTensorScalar;
+  const auto one_operand = [&] {
+    if (integers) return pick({AluOp::kInvert, AluOp::kAbs, AluOp::kSquare, AluOp::kRelu});
+    return pick({AluOp::kAbs, AluOp::kRsqrt, AluOp::kReciprocal, AluOp::kSquare, AluOp::kRelu});
+  };
   in->src1 = second ? tile(in->src1.dtype, p, n, 2, true) : Access{};
   const auto op = [&] {
+    if (in->opcode == Opcode::kTensorScalar && chance(15)) return one_operand();
     if (integers && chance(40)) return static_cast<AluOp>(static_cast<int>(AluOp::kBitAnd) + below(5));
     return chance(5) ? AluOp::kBypass : arithmetic();
   };
@@ -235,6 +253,11 @@ void Generator::dma(Instruction* in) {
     if (!dst_chip && chance(10)) d = s == Dtype::kI32 ? Dtype::kI64 : (s == Dtype::kF32 ? Dtype::kF64 : d);
     in->dst = side(d, 0, dst_chip, false);
     in->src0 = side(s, 1, src_chip, true);
+    if (dst_chip && d == s && (d == Dtype::kF32 || d == Dtype::kBF16) && chance(50)) {
+      in->flags = isa::kFlagAccumulate;
+      // Every element once: a broadcast or overlapping destination would add in another order.
+      in->dst = plain(Space::kSbuf, d, p, {n}, 0);
+    }
     return;
   }
   if (in->opcode == Opcode::kDmaTranspose) {
@@ -242,6 +265,21 @@ void Generator::dma(Instruction* in) {
     const int r = pick({1, 16, 33, 64, 128}), c = pick({1, 16, 31, 64, 128});
     in->dst = tile(Space::kSbuf, d, c, r, 0, false);
     in->src0 = chance(50) ? tile(Space::kSbuf, d, r, c, 1, true) : hbm(1, d, {r, c}, true);
+    if (chance(30)) {  // the outer dims of [rows, middle, columns] change places
+      const int rows = pick({1, 4, 16}), middle = pick({2, 3, 8}), columns = pick({1, 20, 128});
+      in->count = 3;
+      in->src0 = chance(50) ? plain(Space::kSbuf, d, rows, {middle, columns}, 1)
+                            : hbm(1, d, {rows, middle, columns}, true);
+      if (in->src0.space == Space::kSbuf && middle * columns * 4 > kSlotBytes)
+        in->src0 = hbm(1, d, {rows, middle, columns}, true);
+      in->dst = plain(Space::kSbuf, d, columns, {middle, rows}, 0);
+    } else if (chance(30)) {  // rows by index
+      const int rows = pick({1, 9, 40}), picked = 16 * (1 + below(8));
+      in->src0 = hbm(1, d, {rows, c}, true);
+      in->src1 = plain(Space::kSbuf, Dtype::kU32, picked, {1}, 2);
+      in->dst = tile(Space::kSbuf, d, c, picked, 0, false);
+      in->flags = isa::kFlagSkipOutOfBounds;
+    }
     return;
   }
   const bool gather = in->opcode == Opcode::kDmaGather;
@@ -258,7 +296,7 @@ void Generator::dma(Instruction* in) {
   in->dst = gather ? on_chip : table;
   in->src0 = gather ? table : on_chip;
   in->flags = isa::kFlagSkipOutOfBounds;
-  if (!gather && chance(50)) in->op0 = AluOp::kAdd;
+  if (chance(gather ? 30 : 50)) in->op0 = AluOp::kAdd;
 }
 
 Instruction Generator::instruction(Opcode op) {
@@ -275,14 +313,20 @@ Instruction Generator::instruction(Opcode op) {
     case Opcode::kCopy:
     case Opcode::kReciprocal:
     case Opcode::kCopyPredicated:
-    case Opcode::kAffineSelect:
-    case Opcode::kActivation: {
+    case Opcode::kAffineSelect: {
       const Dtype d = any_dtype(), s = chance(50) ? d : any_dtype(),
                   q = pick({Dtype::kU8, Dtype::kU32, Dtype::kBool});
       const int n = std::min(elements(d), elements(s));
       in.dst = tile(d, p, n, 0, false);
       in.src0 = tile(s, p, n, 1, true);
-      if (op == Opcode::kCopyPredicated) in.src1 = tile(q, p, std::min(n, n), 2, true);
+      if (op == Opcode::kCopyPredicated) {
+        in.src1 = tile(q, p, n, 2, true);
+        if (chance(30)) in.flags = isa::kFlagNegate;
+        if (chance(30)) {
+          in.src0 = {};
+          in.imm0 = scalar(Dtype::kF32, p, 64);
+        }
+      }
       if (op == Opcode::kAffineSelect) {
         in.op0 = pick({AluOp::kEqual, AluOp::kNotEqual, AluOp::kGreaterEqual, AluOp::kGreater,
                        AluOp::kLessEqual, AluOp::kLess});
@@ -290,16 +334,6 @@ Instruction Generator::instruction(Opcode op) {
         in.pattern.base = below(41) - 20;
         in.pattern.partition_step = below(5) - 2;
         for (auto& s2 : in.pattern.step) s2 = below(5) - 2;
-      }
-      if (op == Opcode::kActivation) {
-        in.func = static_cast<isa::ActFunc>(below(static_cast<int>(isa::ActFunc::kCount)));
-        if (chance(60)) in.imm0 = scalar(Dtype::kF32, p, 64);
-        if (chance(60)) in.imm1 = scalar(pick({Dtype::kF32, Dtype::kBF16}), p, 128);
-        if (chance(30)) {
-          in.flags = isa::kFlagAccumulate;
-          in.aux = tile(Space::kSbuf, Dtype::kF32, p, 1, 3, false);
-          in.aux.offset = 3 * kSlotBytes + 256;
-        }
       }
       break;
     }
@@ -339,7 +373,8 @@ Instruction Generator::instruction(Opcode op) {
       const int n = std::min(elements(s), elements(d));
       in.src0 = tile(s, p, n, 1, true);
       in.dst = tile(d, 1, n, 0, false);
-      in.op0 = pick({AluOp::kAdd, AluOp::kMax, AluOp::kMin, AluOp::kLogicalAnd, AluOp::kLogicalOr});
+      in.op0 = pick(
+          {AluOp::kAdd, AluOp::kAverage, AluOp::kMax, AluOp::kMin, AluOp::kLogicalAnd, AluOp::kLogicalOr});
       if (integers && chance(30)) in.op0 = pick({AluOp::kBitAnd, AluOp::kBitOr});
       break;
     }
@@ -354,6 +389,8 @@ Instruction Generator::instruction(Opcode op) {
       in.op0 = pick({AluOp::kAdd, AluOp::kMultiply, AluOp::kMax, AluOp::kSubtract, AluOp::kMin});
       in.op1 = pick({AluOp::kAdd, AluOp::kMultiply, AluOp::kMax, AluOp::kSubtract, AluOp::kLess});
       in.imm0 = scalar(integers ? Dtype::kI32 : Dtype::kF32, p, 64);
+      if (chance(30)) in.flags |= isa::kFlagReverse0;
+      if (chance(30)) in.flags |= isa::kFlagReverse1;
       break;
     }
     case Opcode::kBnStats:
@@ -374,7 +411,10 @@ Instruction Generator::instruction(Opcode op) {
       in.src1 = op == Opcode::kMax8 ? Access{} : tile(s, p, 8, 2, true);
       in.dst = op == Opcode::kMaxIndex8 ? tile(pick({Dtype::kU32, Dtype::kU16}), p, 8, 0, false)
                                         : tile(s, p, op == Opcode::kMax8 ? 8 : n, 0, false);
-      if (op == Opcode::kMatchReplace8) in.imm0 = immediate(true);
+      if (op == Opcode::kMatchReplace8) {
+        in.imm0 = immediate(true);
+        if (chance(50)) in.aux = plain(Space::kSbuf, pick({Dtype::kU32, Dtype::kU16}), p, {8}, 3);
+      }
       break;
     }
     case Opcode::kPhilox:
@@ -388,7 +428,11 @@ Instruction Generator::instruction(Opcode op) {
       if (chance(50)) {
         in.engine = Engine::kTensor;
         in.src0 = tile(Space::kSbuf, d, r, c, 1, true);
-        in.dst = tile(Space::kPsum, chance(80) ? d : any_dtype(), c, r, 0, false);
+        in.dst = tile(Space::kPsum, d, c, r, 0, false);
+        if (isa::dtype_bytes(in.dst.dtype) == 1) {  // written as two bytes each
+          in.dst = plain(Space::kPsum, in.dst.dtype, c, {r}, 0);
+          in.dst.step[0] = 2;
+        }
       } else if (chance(50)) {
         r = std::min(r, 32);
         c = std::min(c, 32);

@@ -47,12 +47,19 @@ class Generator {
   void noise(Memory& m);
 
   isa::Instruction instruction(isa::Opcode op);
+  // generator_rows.cpp
+  isa::Instruction row(isa::Opcode op, isa::Engine engine);
+  std::vector<isa::Instruction> sequence(isa::Opcode op, isa::Engine engine);  // the last one has the opcode
+  void indirection(isa::Instruction* in, Memory& m);
 
  private:
   void set_dims(isa::Access* a, int n, int64_t available, bool source);
   isa::AluOp arithmetic();
   void elementwise(isa::Instruction* in);
   void dma(isa::Instruction* in);
+  isa::Access aux_column(isa::Dtype d, int partitions);
+  isa::Access scales(isa::Dtype d, int data_partitions, int n, int slot);
+  void accumulator(isa::Instruction* in, std::initializer_list<isa::AluOp> ops, bool can_load);
 
   std::mt19937_64 random_;
 };

@@ -1,5 +1,3 @@
-#include "tests/cpp/exec/oracle.h"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -7,21 +5,23 @@
 #include <cstring>
 #include <limits>
 
-namespace trnsim::test {
+#include "tests/cpp/exec/oracle_parts.h"
 
-using isa::Access;
-using isa::AluOp;
-using isa::Dtype;
-using isa::Instruction;
-using isa::Opcode;
-using isa::ScalarOperand;
+namespace trnsim::test {
 
 std::byte* Memory::at(const Access& a, int64_t p, int64_t k) {
   int64_t offset = a.offset;
   if (a.address_register != isa::kNoRegister) offset += registers[a.address_register];
   for (int d = a.num_dims - 1; d >= 0; --d) {
     const auto u = static_cast<size_t>(d);
-    offset += k % a.size[u] * a.step[u] * static_cast<int64_t>(isa::dtype_bytes(a.dtype));
+    int64_t i = k % a.size[u];
+    if (d == 0 && a.indirect) {
+      const int64_t bytes = static_cast<int64_t>(isa::dtype_bytes(a.index_dtype));
+      i = isa::load_as_int(a.index_dtype, sbuf.data() +
+                                              (a.index_partition + i % index_partitions) * sbuf_bytes +
+                                              a.index_offset + i / index_partitions * bytes);
+    }
+    offset += i * a.step[u] * static_cast<int64_t>(isa::dtype_bytes(a.dtype));
     k /= a.size[u];
   }
   switch (a.space) {
@@ -41,164 +41,6 @@ int64_t Memory::integer(const Access& a, int64_t p, int64_t k) {
 
 namespace {
 
-float alu(AluOp op, float a, float b) {
-  switch (op) {
-    case AluOp::kAdd:
-      return a + b;
-    case AluOp::kSubtract:
-      return a - b;
-    case AluOp::kMultiply:
-      return a * b;
-    case AluOp::kMax:
-      return std::isnan(a) ? a : (std::isnan(b) ? b : (a > b ? a : b));
-    case AluOp::kMin:
-      return std::isnan(a) ? a : (std::isnan(b) ? b : (a < b ? a : b));
-    case AluOp::kAbsMax:
-      return alu(AluOp::kMax, std::fabs(a), std::fabs(b));
-    case AluOp::kAbsMin:
-      return alu(AluOp::kMin, std::fabs(a), std::fabs(b));
-    case AluOp::kPower:
-      return static_cast<float>(std::pow(static_cast<double>(a), static_cast<double>(b)));
-    case AluOp::kEqual:
-      return a == b;
-    case AluOp::kNotEqual:
-      return a != b;
-    case AluOp::kGreaterEqual:
-      return a >= b;
-    case AluOp::kGreater:
-      return a > b;
-    case AluOp::kLessEqual:
-      return a <= b;
-    case AluOp::kLess:
-      return a < b;
-    case AluOp::kLogicalAnd:
-      return a != 0 && b != 0;
-    case AluOp::kLogicalOr:
-      return a != 0 || b != 0;
-    case AluOp::kLogicalXor:
-      return (a != 0) != (b != 0);
-    default:
-      return a;
-  }
-}
-
-int64_t alu_int(AluOp op, int64_t a, int64_t b, int bits) {
-  const auto ua = static_cast<uint64_t>(a), ub = static_cast<uint64_t>(b);
-  switch (op) {
-    case AluOp::kAdd:
-      return static_cast<int64_t>(ua + ub);
-    case AluOp::kSubtract:
-      return static_cast<int64_t>(ua - ub);
-    case AluOp::kMultiply:
-      return static_cast<int64_t>(ua * ub);
-    case AluOp::kMax:
-      return std::max(a, b);
-    case AluOp::kMin:
-      return std::min(a, b);
-    case AluOp::kAbsMax:
-      return std::max(std::abs(a), std::abs(b));
-    case AluOp::kAbsMin:
-      return std::min(std::abs(a), std::abs(b));
-    case AluOp::kPower: {
-      if (b < 0) return a == 1 ? 1 : (a == -1 ? (b % 2 == 0 ? 1 : -1) : 0);
-      // Plain repetition, but exponents of random words would take for ever.
-      uint64_t r = 1, base = ua;
-      for (; b != 0; b /= 2, base *= base) r *= b % 2 != 0 ? base : 1;
-      return static_cast<int64_t>(r);
-    }
-    case AluOp::kEqual:
-      return a == b;
-    case AluOp::kNotEqual:
-      return a != b;
-    case AluOp::kGreaterEqual:
-      return a >= b;
-    case AluOp::kGreater:
-      return a > b;
-    case AluOp::kLessEqual:
-      return a <= b;
-    case AluOp::kLess:
-      return a < b;
-    case AluOp::kLogicalAnd:
-      return a != 0 && b != 0;
-    case AluOp::kLogicalOr:
-      return a != 0 || b != 0;
-    case AluOp::kLogicalXor:
-      return (a != 0) != (b != 0);
-    case AluOp::kBitAnd:
-      return a & b;
-    case AluOp::kBitOr:
-      return a | b;
-    case AluOp::kBitXor:
-      return a ^ b;
-    case AluOp::kShiftLeft:
-      return b < 0 || b >= bits ? 0 : static_cast<int64_t>(ua << ub);
-    case AluOp::kShiftRight: {
-      if (b < 0 || b >= bits) return 0;
-      const uint64_t mask = bits == 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1;
-      return static_cast<int64_t>((ua & mask) >> ub);
-    }
-    default:
-      return a;
-  }
-}
-
-bool is_int(const Access& a) { return !a.present() || isa::is_integer(a.dtype); }
-bool is_int(const ScalarOperand& s) {
-  if (s.kind == ScalarOperand::Kind::kPointer) return isa::is_integer(s.pointer.dtype);
-  return s.kind == ScalarOperand::Kind::kNone || s.value == std::trunc(s.value);
-}
-int bits_of(Dtype d) { return static_cast<int>(isa::dtype_bytes(d)) * 8; }
-
-// Results are collected before any is written: operands may overlap dst in place.
-struct Results {
-  std::vector<std::pair<std::byte*, std::array<std::byte, 8>>> cells;
-  Dtype dtype;
-  void f32(std::byte* p, float v) {
-    std::array<std::byte, 8> b{};
-    isa::store_from_f32(dtype, b.data(), v);
-    cells.emplace_back(p, b);
-  }
-  void integer(std::byte* p, int64_t v) {
-    std::array<std::byte, 8> b{};
-    isa::store_from_int(dtype, b.data(), v);
-    cells.emplace_back(p, b);
-  }
-  void raw(std::byte* p, const std::byte* v) {
-    std::array<std::byte, 8> b{};
-    std::memcpy(b.data(), v, isa::dtype_bytes(dtype));
-    cells.emplace_back(p, b);
-  }
-  void flush() {
-    for (auto& [p, b] : cells) std::memcpy(p, b.data(), isa::dtype_bytes(dtype));
-    cells.clear();
-  }
-};
-
-// Element conversion of copies: bits when the storage is the same, integers exactly, everything else through
-// FP32.
-void convert(Results& r, std::byte* to, Dtype from_dtype, const std::byte* from) {
-  const auto plain = [](Dtype d) { return d == Dtype::kF32R ? Dtype::kF32 : d; };
-  if (plain(r.dtype) == plain(from_dtype)) {
-    r.raw(to, from);
-  } else if (isa::is_integer(r.dtype) && isa::is_integer(from_dtype)) {
-    int64_t v = isa::load_as_int(from_dtype, from);
-    if (from_dtype == Dtype::kI64 && r.dtype == Dtype::kI32) v = std::clamp<int64_t>(v, INT32_MIN, INT32_MAX);
-    if (from_dtype == Dtype::kI64 && r.dtype == Dtype::kU32) v = std::clamp<int64_t>(v, 0, UINT32_MAX);
-    r.integer(to, v);
-  } else {
-    r.f32(to, isa::load_as_f32(from_dtype, from));
-  }
-}
-
-float scalar(Memory& m, const ScalarOperand& s, int64_t p, float otherwise) {
-  if (s.kind == ScalarOperand::Kind::kNone) return otherwise;
-  return s.kind == ScalarOperand::Kind::kPointer ? m.f32(s.pointer, p, 0) : s.value;
-}
-int64_t scalar_int(Memory& m, const ScalarOperand& s, int64_t p) {
-  return s.kind == ScalarOperand::Kind::kPointer ? m.integer(s.pointer, p, 0) : static_cast<int64_t>(s.value);
-}
-bool given(const ScalarOperand& s) { return s.kind != ScalarOperand::Kind::kNone; }
-
 int64_t affine(const Instruction& in, int64_t p, int64_t k) {
   int64_t v = in.pattern.base + p * in.pattern.partition_step;
   for (int d = in.dst.num_dims - 1; d >= 0; --d) {
@@ -210,8 +52,9 @@ int64_t affine(const Instruction& in, int64_t p, int64_t k) {
 }
 
 void elementwise(const Instruction& in, Memory& m) {
-  const bool ints =
-      is_int(in.dst) && is_int(in.src0) && is_int(in.src1) && is_int(in.imm0) && is_int(in.imm1);
+  const auto whole = [](AluOp op) { return op != AluOp::kRsqrt && op != AluOp::kReciprocal; };
+  const bool ints = is_int(in.dst) && is_int(in.src0) && is_int(in.src1) && is_int(in.imm0) &&
+                    is_int(in.imm1) && whole(in.op0) && whole(in.op1);
   const int bits = bits_of(in.src0.dtype);
   const bool r0 = in.has(isa::kFlagReverse0), r1 = in.has(isa::kFlagReverse1);
   Results out{{}, in.dst.dtype};
@@ -225,7 +68,12 @@ void elementwise(const Instruction& in, Memory& m) {
           continue;
         }
         const int64_t s = given(in.imm0) ? scalar_int(m, in.imm0, p) : 0;
-        const int64_t x = r0 ? alu_int(in.op0, s, a, bits) : alu_int(in.op0, a, s, bits);
+        const int64_t x =
+            r0 && !isa::is_unary(in.op0) ? alu_int(in.op0, s, a, bits) : alu_int(in.op0, a, s, bits);
+        if (in.opcode == Opcode::kTensorScalar && isa::is_unary(in.op1)) {
+          out.integer(to, alu_int(in.op1, x, 0, bits));
+          continue;
+        }
         if (in.opcode == Opcode::kTensorScalar && !given(in.imm1)) {
           out.integer(to, x);
           continue;
@@ -241,7 +89,11 @@ void elementwise(const Instruction& in, Memory& m) {
         continue;
       }
       const float s = scalar(m, in.imm0, p, 0);
-      const float x = r0 ? alu(in.op0, s, a) : alu(in.op0, a, s);
+      const float x = r0 && !isa::is_unary(in.op0) ? alu(in.op0, s, a) : alu(in.op0, a, s);
+      if (in.opcode == Opcode::kTensorScalar && isa::is_unary(in.op1)) {
+        out.f32(to, alu(in.op1, x, 0));
+        continue;
+      }
       if (in.opcode == Opcode::kTensorScalar && !given(in.imm1)) {
         out.f32(to, x);
         continue;
@@ -253,32 +105,9 @@ void elementwise(const Instruction& in, Memory& m) {
   out.flush();
 }
 
-void activation(const Instruction& in, Memory& m) {
-  const bool accumulate = in.has(isa::kFlagAccumulate);
-  Results out{{}, in.dst.dtype}, sums{{}, in.aux.dtype};
-  for (int64_t p = 0; p < in.dst.num_partitions; ++p) {
-    double sum = 0;
-    for (int64_t k = 0; k < in.dst.free_elements(); ++k) {
-      std::byte* to = m.at(in.dst, p, k);
-      if (in.func == isa::ActFunc::kCopy && !given(in.imm0) && !given(in.imm1) && !accumulate) {
-        convert(out, to, in.src0.dtype, m.at(in.src0, p, k));
-        continue;
-      }
-      float x = m.f32(in.src0, p, k);
-      if (given(in.imm0)) x = x * scalar(m, in.imm0, p, 1);
-      if (given(in.imm1)) x = x + scalar(m, in.imm1, p, 0);
-      const float y = static_cast<float>(oracle_activation(in.func, x));
-      sum += y;
-      out.f32(to, y);
-    }
-    if (accumulate) sums.f32(m.at(in.aux, p, 0), static_cast<float>(sum));
-  }
-  out.flush();
-  sums.flush();
-}
-
 void reduce(const Instruction& in, Memory& m) {
-  const bool ints = is_int(in.dst) && is_int(in.src0);
+  const bool average = in.op0 == AluOp::kAverage;
+  const bool ints = is_int(in.dst) && is_int(in.src0) && !average;
   const bool partitions = in.opcode == Opcode::kPartitionReduce;
   const int64_t outer = in.dst.free_elements();
   const int64_t length = partitions ? in.src0.num_partitions : in.src0.free_elements() / outer;
@@ -310,7 +139,7 @@ void reduce(const Instruction& in, Memory& m) {
       for (int64_t i = 1; i < length; ++i) {
         auto [ip, ik] = element(i);
         const float x = m.f32(in.src0, ip, ik);
-        if (in.op0 == AluOp::kAdd) {
+        if (in.op0 == AluOp::kAdd || average) {
           v += x;
         } else if (in.op0 == AluOp::kSubtract) {
           v -= x;
@@ -320,6 +149,7 @@ void reduce(const Instruction& in, Memory& m) {
           v = alu(in.op0, static_cast<float>(v), x);
         }
       }
+      if (average) v /= static_cast<double>(length);
       out.f32(m.at(in.dst, p, g), static_cast<float>(in.has(isa::kFlagNegate) ? -v : v));
     }
   }
@@ -335,14 +165,16 @@ void scan(const Instruction& in, Memory& m) {
     for (int64_t k = 0; k < in.dst.free_elements(); ++k) {
       if (ints) {
         const int bits = bits_of(in.src0.dtype);
-        i = alu_int(in.op0, m.integer(in.src0, p, k), i, bits);
-        i = alu_int(in.op1, i, m.integer(in.src1, p, k), bits);
+        const int64_t x = m.integer(in.src0, p, k), y = m.integer(in.src1, p, k);
+        i = in.has(isa::kFlagReverse0) ? alu_int(in.op0, i, x, bits) : alu_int(in.op0, x, i, bits);
+        i = in.has(isa::kFlagReverse1) ? alu_int(in.op1, y, i, bits) : alu_int(in.op1, i, y, bits);
         i = in.dst.dtype == Dtype::kU32 ? static_cast<int64_t>(static_cast<uint32_t>(i))
                                         : static_cast<int64_t>(static_cast<int32_t>(i));
         out.integer(m.at(in.dst, p, k), i);
       } else {
-        r = alu(in.op0, m.f32(in.src0, p, k), r);
-        r = alu(in.op1, r, m.f32(in.src1, p, k));
+        const float x = m.f32(in.src0, p, k), y = m.f32(in.src1, p, k);
+        r = in.has(isa::kFlagReverse0) ? alu(in.op0, r, x) : alu(in.op0, x, r);
+        r = in.has(isa::kFlagReverse1) ? alu(in.op1, y, r) : alu(in.op1, r, y);
         out.f32(m.at(in.dst, p, k), r);
       }
     }
@@ -392,7 +224,7 @@ double top_value(Memory& m, const Access& a, bool ints, int64_t p, int64_t k) {
 bool same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 
 void top8(const Instruction& in, Memory& m) {
-  Results out{{}, in.dst.dtype};
+  Results out{{}, in.dst.dtype}, indices{{}, in.aux.dtype};
   const bool ints = is_int(in.src0) && (in.opcode == Opcode::kMax8 || is_int(in.src1));
   const int64_t n = in.src0.free_elements();
   for (int64_t p = 0; p < in.src0.num_partitions; ++p) {
@@ -414,13 +246,17 @@ void top8(const Instruction& in, Memory& m) {
       for (int64_t k = 0; k < n; ++k) convert(out, m.at(in.dst, p, k), in.src0.dtype, m.at(in.src0, p, k));
     }
     std::vector<bool> used(static_cast<size_t>(n));
-    for (int64_t v = 0; v < 8; ++v) {
+    // Slots are served in order when indices are asked for, from the last on when values are replaced.
+    const bool backwards = in.opcode == Opcode::kMatchReplace8;
+    for (int64_t slot = 0; slot < 8; ++slot) {
+      const int64_t v = backwards ? 7 - slot : slot;
       const double value = top_value(m, in.src1, ints, p, v);
       int64_t found = -1;
       for (int64_t k = 0; k < n && found < 0; ++k) {
         if (!used[static_cast<size_t>(k)] && same(x[static_cast<size_t>(k)], value)) found = k;
       }
       if (found >= 0) used[static_cast<size_t>(found)] = true;
+      if (in.aux.present()) indices.integer(m.at(in.aux, p, v), found);
       if (in.opcode == Opcode::kMaxIndex8) {
         out.integer(m.at(in.dst, p, v), found);
       } else if (found >= 0) {
@@ -429,6 +265,7 @@ void top8(const Instruction& in, Memory& m) {
     }
   }
   out.flush();
+  indices.flush();
 }
 
 uint32_t philox_word(uint64_t key, uint64_t counter, int word) {
@@ -461,21 +298,30 @@ void tensor_engine(const Instruction& in, Memory& m) {
     const float v = m.f32(in.src0, p, k);
     return in.src0.dtype == Dtype::kF32R ? tf32(v) : v;
   };
+  const int64_t pairs = in.has(isa::kFlagDoubleRow) ? 2 : 1;
+  const int64_t columns = in.src0.free_elements() / pairs;
+  const auto key = std::array<int, 4>{in.tile.row, in.tile.column, in.tile.rows, in.tile.columns};
   if (in.opcode == Opcode::kLoadStationary) {
-    m.stationary_k = in.src0.num_partitions;
-    m.stationary_m = static_cast<int>(in.src0.free_elements());
-    m.stationary.clear();
-    for (int64_t p = 0; p < m.stationary_k; ++p) {
-      for (int64_t k = 0; k < m.stationary_m; ++k) m.stationary.push_back(value(p, k));
+    // Row j * K + p of the matrix is pair j of partition p.
+    std::vector<float> matrix;
+    for (int64_t j = 0; j < pairs; ++j) {
+      for (int64_t p = 0; p < in.src0.num_partitions; ++p) {
+        for (int64_t k = 0; k < columns; ++k) matrix.push_back(value(p, j * columns + k));
+      }
     }
+    m.stationary[key] = matrix;
     return;
   }
+  const std::vector<float>& matrix = m.stationary[key];
+  const int64_t rows = pairs * in.src0.num_partitions, m_columns = static_cast<int64_t>(matrix.size()) / rows;
   Results out{{}, in.dst.dtype};
-  for (int64_t row = 0; row < m.stationary_m; ++row) {
+  for (int64_t row = 0; row < m_columns; ++row) {
     for (int64_t n = 0; n < in.dst.free_elements(); ++n) {
       double sum = in.has(isa::kFlagAccumulate) ? m.f32(in.dst, row, n) : 0.0;
-      for (int64_t k = 0; k < m.stationary_k; ++k) {
-        sum += static_cast<double>(m.stationary[static_cast<size_t>(k * m.stationary_m + row)]) * value(k, n);
+      for (int64_t k = 0; k < rows; ++k) {
+        const int64_t p = k % in.src0.num_partitions, j = k / in.src0.num_partitions;
+        sum +=
+            static_cast<double>(matrix[static_cast<size_t>(k * m_columns + row)]) * value(p, j * columns + n);
       }
       out.f32(m.at(in.dst, row, n), static_cast<float>(sum));
     }
@@ -494,28 +340,45 @@ void transpose(const Instruction& in, Memory& m) {
     }
   }
   out.flush();
-}
-
-// Element e of an operand in row-major order, partitions outermost.
-std::byte* flat(Memory& m, const Access& a, int64_t e) {
-  if (a.space == isa::Space::kHbm) return m.at(a, 0, e);
-  return m.at(a, e / a.free_elements(), e % a.free_elements());
+  if (in.engine != isa::Engine::kTensor || isa::dtype_bytes(in.dst.dtype) != 1) return;
+  for (int64_t p = 0; p < in.dst.num_partitions; ++p) {
+    for (int64_t k = 0; k < in.dst.free_elements(); ++k) m.at(in.dst, p, k)[1] = std::byte{0};
+  }
 }
 
 void dma(const Instruction& in, Memory& m) {
   Results out{{}, in.dst.dtype};
   if (in.opcode == Opcode::kDmaCopy) {
-    for (int64_t e = 0; e < in.dst.elements(); ++e)
-      convert(out, flat(m, in.dst, e), in.src0.dtype, flat(m, in.src0, e));
+    for (int64_t e = 0; e < in.dst.elements(); ++e) {
+      std::byte *to = flat(m, in.dst, e), *from = flat(m, in.src0, e);
+      if (in.has(isa::kFlagAccumulate)) {
+        out.f32(to, isa::load_as_f32(in.dst.dtype, to) + isa::load_as_f32(in.src0.dtype, from));
+      } else {
+        convert(out, to, in.src0.dtype, from);
+      }
+    }
     out.flush();
     return;
   }
   if (in.opcode == Opcode::kDmaTranspose) {
-    const int64_t rows = in.src0.space == isa::Space::kSbuf ? in.src0.num_partitions : in.src0.size[0];
-    const int64_t columns = in.src0.elements() / rows;
-    for (int64_t r = 0; r < rows; ++r) {
-      for (int64_t c = 0; c < columns; ++c)
-        out.raw(flat(m, in.dst, c * rows + r), flat(m, in.src0, r * columns + c));
+    const bool chip = in.src0.space == isa::Space::kSbuf;
+    const int64_t rows = chip ? in.src0.num_partitions : in.src0.size[0], all = in.src0.elements();
+    const int64_t columns =
+        in.count > 2 ? in.src0.size[static_cast<size_t>(in.src0.num_dims - 1)] : all / rows;
+    const int64_t middle = all / rows / columns;
+    const int64_t picked = in.src1.present() ? in.src1.elements() : rows;
+    for (int64_t r = 0; r < picked; ++r) {
+      int64_t from = r;
+      if (in.src1.present()) {
+        from = m.integer(in.src1, r % in.src1.num_partitions, r / in.src1.num_partitions);
+        if (from < 0 || from >= rows) continue;
+      }
+      for (int64_t i = 0; i < middle; ++i) {
+        for (int64_t c = 0; c < columns; ++c) {
+          out.raw(flat(m, in.dst, (c * middle + i) * picked + r),
+                  flat(m, in.src0, (from * middle + i) * columns + c));
+        }
+      }
     }
     out.flush();
     return;
@@ -529,15 +392,13 @@ void dma(const Instruction& in, Memory& m) {
     for (int64_t e = 0; e < row; ++e) {
       std::byte* in_table = m.at(table, 0, index * row + e);
       std::byte* in_tile = flat(m, gather ? in.dst : in.src0, i * row + e);
-      if (gather) {
-        convert(out, in_tile, table.dtype, in_table);
-      } else if (in.op0 != AluOp::kAdd) {
-        convert(out, in_table, in.src0.dtype, in_tile);
-      } else if (isa::is_integer(table.dtype) && isa::is_integer(in.src0.dtype)) {
-        out.integer(in_table,
-                    isa::load_as_int(table.dtype, in_table) + isa::load_as_int(in.src0.dtype, in_tile));
+      std::byte *to = gather ? in_tile : in_table, *from = gather ? in_table : in_tile;
+      if (in.op0 != AluOp::kAdd) {
+        convert(out, to, in.src0.dtype, from);
+      } else if (isa::is_integer(in.dst.dtype) && isa::is_integer(in.src0.dtype)) {
+        out.integer(to, isa::load_as_int(in.dst.dtype, to) + isa::load_as_int(in.src0.dtype, from));
       } else {
-        out.f32(in_table, isa::load_as_f32(table.dtype, in_table) + isa::load_as_f32(in.src0.dtype, in_tile));
+        out.f32(to, isa::load_as_f32(in.dst.dtype, to) + isa::load_as_f32(in.src0.dtype, from));
       }
     }
     out.flush();
@@ -557,6 +418,11 @@ void select(const Instruction& in, Memory& m) {
           out.f32(to, 1.0f / m.f32(in.src0, p, k));
           break;
         case Opcode::kMemset:
+          if (isa::is_opaque(in.dst.dtype)) {
+            const std::byte zeros[8] = {};
+            out.raw(to, zeros);
+            break;
+          }
           out.f32(to, scalar(m, in.imm0, p, 0));
           break;
         case Opcode::kIota: {
@@ -574,7 +440,12 @@ void select(const Instruction& in, Memory& m) {
             out.f32(to, scalar(m, in.imm0, p, 0));
           break;
         case Opcode::kCopyPredicated:
-          if (m.f32(in.src1, p, k) != 0) convert(out, to, in.src0.dtype, m.at(in.src0, p, k));
+          if ((m.f32(in.src1, p, k) != 0) == in.has(isa::kFlagNegate)) break;
+          if (in.src0.present()) {
+            convert(out, to, in.src0.dtype, m.at(in.src0, p, k));
+          } else {
+            out.f32(to, scalar(m, in.imm0, p, 0));
+          }
           break;
         default: {  // kPhilox
           uint32_t s[4];
@@ -639,6 +510,22 @@ double oracle_activation(isa::ActFunc f, double x) {
       return x > 0 ? 1 : (x < 0 ? -1 : x);
     case ActFunc::kReciprocal:
       return 1 / x;
+    case ActFunc::kGeluSigmoid:
+      return x / (1 + std::exp(-1.702 * x));
+    case ActFunc::kGeluSigmoidDx:
+    case ActFunc::kSiluDx: {
+      const double k = f == ActFunc::kSiluDx ? 1.0 : 1.702, z = k * x;
+      const double s = 1 / (1 + std::exp(-z)), rest = std::fabs(z) < 700 ? z * s / (1 + std::exp(z)) : 0;
+      return std::isnan(x) ? x : s + rest;
+    }
+    case ActFunc::kErfDx:
+      return 2 / std::sqrt(kPi) * std::exp(-x * x);
+    case ActFunc::kGeluDx: {
+      const double density = std::fabs(x) < 100 ? x * std::exp(-x * x / 2) / std::sqrt(2 * kPi) : 0;
+      return std::isnan(x) ? x : 0.5 * std::erfc(-x * std::sqrt(0.5)) + density;
+    }
+    case ActFunc::kPrelu:  // slope 0; others in activation()
+      return x > 0 ? x : x * 0.0;
     case ActFunc::kCount:
       break;
   }
@@ -647,13 +534,33 @@ double oracle_activation(isa::ActFunc f, double x) {
 
 Agreement agreement(const Instruction& in) {
   switch (in.opcode) {
+    case Opcode::kLoadStationary:  // the products agree, so the matrix should not hold infinities
+    case Opcode::kLoadStationaryMx:
     case Opcode::kMultiplyMoving:
+    case Opcode::kMultiplyMovingMx:
       return Agreement::kSums;
     case Opcode::kActivation:
-      return in.has(isa::kFlagAccumulate) ? Agreement::kSums : Agreement::kUlps;
+    case Opcode::kActivate2:
+    case Opcode::kExponential:
+      return in.reduce != isa::ReduceCmd::kIdle ? Agreement::kSums : Agreement::kUlps;
+    case Opcode::kTensorScalarReduce:
+      if (in.reduce != isa::ReduceCmd::kIdle && in.reduce_op <= AluOp::kMultiply) return Agreement::kSums;
+      return in.op0 == AluOp::kPower ? Agreement::kUlps : Agreement::kValue;
+    case Opcode::kTensorScalarCumulative:
+      return in.op0 == AluOp::kPower ? Agreement::kSums : Agreement::kValue;
+    case Opcode::kRand2:
+      return Agreement::kUlps;
+    case Opcode::kRangeSelect:
+    case Opcode::kSelectReduce:
+    case Opcode::kDmaCompute:
+    case Opcode::kDmaGather:
+    case Opcode::kCustom:
+      return Agreement::kValue;
+    case Opcode::kDmaCopy:
+      return in.has(isa::kFlagAccumulate) ? Agreement::kValue : Agreement::kBits;
     case Opcode::kTensorReduce:
     case Opcode::kPartitionReduce:
-      return in.op0 <= AluOp::kMultiply ? Agreement::kSums : Agreement::kValue;
+      return in.op0 <= AluOp::kMultiply || in.op0 == AluOp::kAverage ? Agreement::kSums : Agreement::kValue;
     case Opcode::kTensorTensor:
     case Opcode::kTensorScalar:
     case Opcode::kScalarTensorTensor:
@@ -673,48 +580,57 @@ Agreement agreement(const Instruction& in) {
   }
 }
 
-void execute_oracle(const Instruction& in, Memory& m) {
+bool execute_oracle(const Instruction& in, Memory& m) {
+  m.index_partitions = in.engine == isa::Engine::kTensor ? 32 : 16;
   switch (in.opcode) {
     case Opcode::kLoadStationary:
     case Opcode::kMultiplyMoving:
-      return tensor_engine(in, m);
+      tensor_engine(in, m);
+      return true;
     case Opcode::kTranspose:
-      return transpose(in, m);
+      transpose(in, m);
+      return true;
     case Opcode::kTensorTensor:
     case Opcode::kTensorScalar:
     case Opcode::kScalarTensorTensor:
-      return elementwise(in, m);
-    case Opcode::kActivation:
-      return activation(in, m);
+      elementwise(in, m);
+      return true;
     case Opcode::kTensorReduce:
     case Opcode::kPartitionReduce:
-      return reduce(in, m);
+      reduce(in, m);
+      return true;
     case Opcode::kTensorTensorScan:
-      return scan(in, m);
+      scan(in, m);
+      return true;
     case Opcode::kBnStats:
     case Opcode::kBnAggr:
-      return statistics(in, m);
+      statistics(in, m);
+      return true;
     case Opcode::kMax8:
     case Opcode::kMaxIndex8:
     case Opcode::kMatchReplace8:
-      return top8(in, m);
+      top8(in, m);
+      return true;
     case Opcode::kDmaCopy:
     case Opcode::kDmaTranspose:
     case Opcode::kDmaGather:
     case Opcode::kDmaScatter:
-      return dma(in, m);
+      dma(in, m);
+      return true;
     case Opcode::kRegLoad:
       std::memcpy(&m.registers[in.reg_dst], flat(m, in.src0, 0), 4);
-      return;
+      return true;
     case Opcode::kRegStore:
       std::memcpy(flat(m, in.dst, 0), &m.registers[in.reg_a], 4);
-      return;
+      return true;
     default:
       if (in.opcode == Opcode::kCopy || in.opcode == Opcode::kReciprocal || in.opcode == Opcode::kMemset ||
           in.opcode == Opcode::kIota || in.opcode == Opcode::kAffineSelect ||
           in.opcode == Opcode::kCopyPredicated || in.opcode == Opcode::kPhilox) {
         select(in, m);
+        return true;
       }
+      return execute_oracle_rows(in, m);
   }
 }
 

@@ -2,9 +2,11 @@
 // conversions of isa. Slow on purpose and independent of sim/exec.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <vector>
 
 #include "isa/program.h"
@@ -16,9 +18,12 @@ struct Memory {
   std::vector<std::byte> sbuf, psum;
   std::vector<std::vector<std::byte>> hbm;
   int32_t registers[isa::kNumRegisters] = {};
-  // Stationary matrix [k][m] in FP32.
-  std::vector<float> stationary;
-  int stationary_k = 0, stationary_m = 0;
+  // Stationary matrices [k][m] in FP32, by tile (row, column, rows, columns).
+  std::map<std::array<int, 4>, std::vector<float>> stationary;
+  float accumulators[isa::kNumEngines][128] = {};
+  uint32_t generators[isa::kNumEngines][128][24] = {};
+  bool vector_xorwow = false;
+  int index_partitions = 16;  // partitions of an index list, set by the instruction that runs
 
   Memory(int64_t sbuf_per_partition, int64_t psum_per_partition)
       : sbuf_bytes(sbuf_per_partition),
@@ -41,7 +46,8 @@ enum class Agreement {
 };
 Agreement agreement(const isa::Instruction& instruction);
 
-void execute_oracle(const isa::Instruction& instruction, Memory& memory);
+// False when the oracle does not know the opcode.
+bool execute_oracle(const isa::Instruction& instruction, Memory& memory);
 
 double oracle_activation(isa::ActFunc f, double x);
 

@@ -24,12 +24,16 @@ TEST_CASE("one instruction is explained, a wrong name gets the nearest") {
   CHECK_THAT(explain("multiply_mooving"), ContainsSubstring("did you mean 'multiply_moving'?"));
 }
 
-TEST_CASE("docs/isa.md is what the table says") {
+TEST_CASE("docs/isa.md and docs/support.md are what the table says") {
   const char* source = std::getenv("TRNSIM_SOURCE_DIR");
   if (source == nullptr) return;  // set by ctest
-  std::ifstream in(std::string(source) + "/docs/isa.md", std::ios::binary);
-  std::stringstream page;
-  page << in.rdbuf();
+  const auto page = [&](const char* name) {
+    std::ifstream in(std::string(source) + "/docs/" + name, std::ios::binary);
+    std::stringstream text;
+    text << in.rdbuf();
+    return text.str();
+  };
   INFO("run: ninja isa_docs");
-  CHECK((page.str() == isa_markdown()));
+  CHECK((page("isa.md") == isa_markdown()));
+  CHECK((page("support.md") == support_markdown()));
 }

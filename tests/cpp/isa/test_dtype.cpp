@@ -22,11 +22,9 @@ struct Format {
   int bits() const { return 1 + exponent_bits + mantissa_bits; }
   int bias() const { return (1 << (exponent_bits - 1)) - 1; }
 };
-const Format kFormats[] = {{Dtype::kBF16, 8, 7, true},
-                           {Dtype::kF16, 5, 10, true},
-                           {Dtype::kF8E4M3, 4, 3, true},
-                           {Dtype::kF8E4M3FN, 4, 3, false},
-                           {Dtype::kF8E5M2, 5, 2, true}};
+const Format kFormats[] = {{Dtype::kBF16, 8, 7, true},   {Dtype::kF16, 5, 10, true},
+                           {Dtype::kF8E4M3, 4, 3, true}, {Dtype::kF8E4M3FN, 4, 3, false},
+                           {Dtype::kF8E5M2, 5, 2, true}, {Dtype::kF8E3M4, 3, 4, true}};
 
 double decode(const Format& f, uint32_t code) {
   const bool negative = (code >> (f.bits() - 1)) & 1;
@@ -147,6 +145,48 @@ TEST_CASE("overflow: infinity for fp8e4, fp8e5 and fp16, NaN for fp8e4fn") {
   CHECK(f32_from_fp8(Dtype::kF8E4M3, 0x77) == 240.0f);
   CHECK(f32_from_fp8(Dtype::kF8E4M3FN, 0x7e) == 448.0f);
   CHECK(f32_from_fp8(Dtype::kF8E5M2, 0x7b) == 57344.0f);
+}
+
+TEST_CASE("microscaling elements and scales") {
+  const float e2m1[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+  for (int code = 0; code < 16; ++code) {
+    const float v = f32_from_e2m1(static_cast<uint8_t>(code));
+    CHECK(std::fabs(v) == e2m1[code & 7]);
+    CHECK(std::signbit(v) == (code >= 8));
+    CHECK(e2m1_from_f32(v) == code);
+  }
+  CHECK(e2m1_from_f32(0.25f) == 0);  // ties go to the even code
+  CHECK(e2m1_from_f32(0.75f) == 2);
+  CHECK(e2m1_from_f32(1.25f) == 2);
+  CHECK(e2m1_from_f32(5.0f) == 6);
+  CHECK(e2m1_from_f32(-100.0f) == 15);
+  CHECK(f32_from_e8m0(127) == 1.0f);
+  CHECK(f32_from_e8m0(0) == 0x1p-127f);
+  CHECK(f32_from_e8m0(254) == 0x1p127f);
+  CHECK(std::isnan(f32_from_e8m0(255)));
+  const uint8_t packed[4] = {0x38, 0xb8, 0x3c, 0x40};
+  CHECK(f32_from_packed(Dtype::kF8E4M3FNx4, packed, 0) == 1.0f);
+  CHECK(f32_from_packed(Dtype::kF8E4M3FNx4, packed, 1) == -1.0f);
+  CHECK(f32_from_packed(Dtype::kF8E5M2x4, packed, 2) == 1.0f);
+  CHECK(f32_from_packed(Dtype::kF4E2M1x4, packed, 0) == 0.0f - 0.0f);
+  CHECK(f32_from_packed(Dtype::kF4E2M1x4, packed, 1) == 1.5f);
+}
+
+TEST_CASE("configurable fp8 decodes and encodes with any bias") {
+  for (int mantissa : {2, 3, 4}) {
+    for (int bias : {-3, 0, 7, 15, 20}) {
+      for (int code = 0; code < 256; ++code) {
+        const float v = f32_from_cfp8(static_cast<uint8_t>(code), mantissa, bias);
+        INFO("1-" << 7 - mantissa << "-" << mantissa << " bias " << bias << " code " << code);
+        REQUIRE(cfp8_from_f32(v, mantissa, bias) == code);
+      }
+      const float largest = f32_from_cfp8(0x7f, mantissa, bias);
+      CHECK(cfp8_from_f32(2 * largest, mantissa, bias) == 0x7f);
+      CHECK(cfp8_from_f32(-HUGE_VALF, mantissa, bias) == 0xff);
+      const float a = f32_from_cfp8(0x11, mantissa, bias), b = f32_from_cfp8(0x12, mantissa, bias);
+      CHECK(cfp8_from_f32((a + b) / 2, mantissa, bias) == 0x12);
+    }
+  }
 }
 
 TEST_CASE("float to integer rounds to nearest even and saturates, NaN becomes 0") {

@@ -316,7 +316,7 @@ TEST_CASE("elementwise rules") {
                  i.engine = Engine::kGpSimd;
                  i.op0 = AluOp::kMax;
                }),
-          "gpsimd has add, subtract, multiply and power");
+          "gpsimd has add, subtract, multiply, power and rsqrt");
   Instruction memset = make(Opcode::kMemset, Engine::kVector, sbuf(128, 64));
   memset.imm0 = column(sbuf(128, 1));
   illegal(memset, "imm0 has to be a constant");
@@ -327,8 +327,13 @@ TEST_CASE("elementwise rules") {
           "does not cast");
   Instruction activation = make(Opcode::kActivation, Engine::kScalar, sbuf(128, 64), psum(128, 64));
   accepts({activation});
-  activation.flags = kFlagAccumulate;
-  user(activation, "needs aux");
+  activation.aux = sbuf(128, 1);
+  user(activation, "aux is given, but reduce is idle");
+  activation.reduce = ReduceCmd::kResetReduce;
+  illegal(activation, "operator none is not possible as reduce_op");
+  activation.reduce_op = AluOp::kAdd;
+  activation.aux = Access{};
+  accepts({activation});  // read out by a later one
   activation.aux = sbuf(128, 2);
   illegal(activation, "aux has 2 elements per partition; the limit is 1");
   activation.aux = sbuf(128, 1);
@@ -355,7 +360,7 @@ TEST_CASE("tensor engine rules") {
           "these do not mix", Generation::kTrn3);
   accepts({stationary(128, 128, Dtype::kF8E4M3), moving(128, 64, Dtype::kBF16)});
   refuses({stationary(), with(moving(), [](Instruction& i) { i.dst.dtype = Dtype::kBF16; })},
-          "illegal on hardware", "before trn3 the tensor engine writes fp32 only");
+          "illegal on hardware", "dst has dtype bf16; allowed: fp32 (the dtype given: from trn3 on)");
   refuses({stationary(), with(moving(), [](Instruction& i) { i.dst = sbuf(128, 512); })},
           "illegal on hardware", "dst lies in sbuf");
   const Instruction transpose = make(Opcode::kTranspose, Engine::kTensor, psum(64, 128), sbuf(128, 64));
