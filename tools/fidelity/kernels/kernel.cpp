@@ -88,9 +88,12 @@ Kernel::Kernel(std::string name, const config::Config& config)
   program_.name = std::move(name);
   program_.target = config.chip.generation;
   isa::TensorDecl hbm;
-  hbm.name = "hbm";
+  hbm.name = "in";
   hbm.dtype = Dtype::kU8;
-  hbm.kind = isa::TensorKind::kScratch;
+  hbm.kind = isa::TensorKind::kInput;
+  program_.tensors.push_back(hbm);
+  hbm.name = "out";
+  hbm.kind = isa::TensorKind::kOutput;
   program_.tensors.push_back(hbm);
 }
 
@@ -150,6 +153,7 @@ Tile Kernel::scratch(int64_t rows, int64_t elements, Dtype dtype) {
   t.access.step[1] = 1;
   isa::TensorDecl d = program_.tensors[0];
   d.name = "scratch" + std::to_string(program_.tensors.size());
+  d.kind = isa::TensorKind::kScratch;
   d.bytes = static_cast<uint64_t>(rows * elements * bytes_of(dtype));
   d.shape = {static_cast<int64_t>(d.bytes)};
   program_.tensors.push_back(d);
@@ -382,7 +386,7 @@ void Kernel::synchronise(const std::vector<uint32_t>& order) {
 
 // ---- DMA ----
 
-Access Kernel::rows_of(int64_t rows, int64_t n, int64_t run, Dtype dtype) {
+Access Kernel::rows_of(uint32_t tensor, int64_t rows, int64_t n, int64_t run, Dtype dtype) {
   if (run <= 0 || run >= n) run = n;
   Access a;
   a.space = Space::kHbm;
@@ -390,19 +394,27 @@ Access Kernel::rows_of(int64_t rows, int64_t n, int64_t run, Dtype dtype) {
   a.num_dims = 3;
   a.size = {static_cast<uint32_t>(rows), static_cast<uint32_t>(n / run), static_cast<uint32_t>(run)};
   a.step = {2 * n, 2 * run, 1};
-  const Range r = bytes_touched(a);
-  hbm_bytes_ = std::max(hbm_bytes_, static_cast<uint64_t>(r.high + 1));
+  a.tensor = tensor;
+  const auto bytes = static_cast<uint64_t>(bytes_touched(a).high + 1);
+  if (tensor == kInput) {
+    input_bytes_ = std::max(input_bytes_, bytes);
+  } else {
+    a.offset = static_cast<int64_t>(output_bytes_);
+    output_bytes_ += (bytes + 63) / 64 * 64;
+  }
   return a;
 }
 
 void Kernel::dma(const Trigger& trigger, int queue, Instruction i, const Tile* read, const Tile* write) {
   i.engine = trigger.engine;
+  i.queue = static_cast<uint8_t>(queue);
   if (both_load && &trigger == &loads) {
+    // Two sequencers never share a queue: the order of their transfers would not be known.
     i.engine = turn_ ? Engine::kScalar : Engine::kSync;
+    if (turn_) i.queue = static_cast<uint8_t>(queue + isa::kNumDmaQueues / 2);
     turn_ = !turn_;
   }
   i.dge = trigger.mode;
-  i.queue = static_cast<uint8_t>(queue);
   if (read != nullptr) {
     emit(i, {read}, write);
   } else {
@@ -412,7 +424,7 @@ void Kernel::dma(const Trigger& trigger, int queue, Instruction i, const Tile* r
 
 void Kernel::load(const Tile& dst, int queue, int64_t run) {
   Instruction i = make(Opcode::kDmaCopy, loads.engine, dst);
-  i.src0 = rows_of(dst.access.num_partitions, dst.n(), run, dst.access.dtype);
+  i.src0 = rows_of(kInput, dst.access.num_partitions, dst.n(), run, dst.access.dtype);
   dma(loads, queue, i, nullptr, &dst);
 }
 
@@ -424,7 +436,7 @@ void Kernel::load_from(const Tile& dst, const Tile& hbm, int queue) {
 
 void Kernel::load_transposed(const Tile& dst, int queue) {
   Instruction i = make(Opcode::kDmaTranspose, loads.engine, dst);
-  i.src0 = rows_of(dst.n(), dst.access.num_partitions, 0, dst.access.dtype);
+  i.src0 = rows_of(kInput, dst.n(), dst.access.num_partitions, 0, dst.access.dtype);
   i.src0.num_dims = 2;
   i.src0.size = {static_cast<uint32_t>(dst.n()), static_cast<uint32_t>(dst.access.num_partitions)};
   i.src0.step = {2 * dst.access.num_partitions, 1};
@@ -434,7 +446,7 @@ void Kernel::load_transposed(const Tile& dst, int queue) {
 void Kernel::store(const Tile& src, int queue, int64_t run) {
   Instruction i = make(Opcode::kDmaCopy, stores.engine, src);
   i.src0 = src.access;
-  i.dst = rows_of(src.access.num_partitions, src.n(), run, src.access.dtype);
+  i.dst = rows_of(kOutput, src.access.num_partitions, src.n(), run, src.access.dtype);
   dma(stores, queue, i, &src, nullptr);
 }
 
@@ -582,15 +594,19 @@ void Kernel::activation_sum(isa::ActFunc func, const Tile& dst, const Tile& src,
   Instruction i = activation_of(make(Opcode::kActivation, Engine::kScalar, dst), func, src);
   i.imm1.kind = isa::ScalarOperand::Kind::kPointer;
   i.imm1.pointer = bias.access;
-  i.flags = isa::kFlagAccumulate;
+  i.reduce_op = AluOp::kAdd;
+  i.reduce = isa::ReduceCmd::kResetReduce;
   i.aux = sum.access;
   emit(i, {&src, &bias}, &dst, &sum);
 }
 
 isa::Program Kernel::finish() {
   synchronise(order());
-  program_.tensors[0].bytes = hbm_bytes_;
-  program_.tensors[0].shape = {static_cast<int64_t>(hbm_bytes_)};
+  const uint64_t bytes[] = {input_bytes_, output_bytes_};
+  for (uint32_t t : {kInput, kOutput}) {
+    program_.tensors[t].bytes = bytes[t];
+    program_.tensors[t].shape = {static_cast<int64_t>(bytes[t])};
+  }
   for (int e = 0; e < isa::kNumEngines; ++e) {
     auto& stream = program_.streams[static_cast<size_t>(e)];
     if (stream.empty()) continue;

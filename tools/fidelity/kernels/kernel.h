@@ -112,7 +112,7 @@ class Kernel {
   void depend(const Tile& tile, bool write, std::vector<uint32_t>* needs) const;
   void record(const Tile& tile, bool write, uint32_t node);
   void dma(const Trigger& trigger, int queue, isa::Instruction i, const Tile* read, const Tile* write);
-  isa::Access rows_of(int64_t rows, int64_t n, int64_t run, isa::Dtype dtype);
+  isa::Access rows_of(uint32_t tensor, int64_t rows, int64_t n, int64_t run, isa::Dtype dtype);
   isa::Instruction make(isa::Opcode opcode, isa::Engine engine, const Tile& dst) const;
   std::vector<uint32_t> order() const;
   void synchronise(const std::vector<uint32_t>& order);
@@ -123,7 +123,9 @@ class Kernel {
   int64_t sbuf_limit_ = 0, sbuf_used_ = 0;
   int psum_used_ = 0;
   bool turn_ = false;
-  uint64_t hbm_bytes_ = 0;  // of the tensor that all plain loads and stores share
+  // All plain loads read from the start of one tensor; every plain store has a place of its own in another.
+  static constexpr uint32_t kInput = 0, kOutput = 1;
+  uint64_t input_bytes_ = 0, output_bytes_ = 0;
   std::vector<std::vector<Use>> buffers_;
 };
 

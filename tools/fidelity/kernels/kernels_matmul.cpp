@@ -1,6 +1,7 @@
 // Tiled matrix multiplications and what is fused to them.
 #include <algorithm>
 #include <optional>
+#include <stdexcept>
 
 #include "tools/fidelity/kernels/kernels.h"
 
@@ -107,6 +108,10 @@ isa::Program matmul(const Params& p, const config::Config& c) {
   Kernel k("matmul", c);
   p.dma_mode(&k);
   Drain drain(&k);
+  if (block_m * block_n > isa::kPsumBanks)
+    throw std::runtime_error("matmul: " + std::to_string(block_m * block_n) +
+                             " accumulators do not fit the " + std::to_string(isa::kPsumBanks) +
+                             " PSUM banks");
   const int64_t tiles = depth / kTile;
   Ring psum = k.psum(8, kColumns);
   Ring raw = k.sbuf(ahead, kColumns * block_n, in);

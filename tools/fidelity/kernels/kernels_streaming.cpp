@@ -130,6 +130,7 @@ isa::Program mamba_scan(const Params& p, const config::Config& c) {
   Ring delta = k.sbuf(held, width), du = k.sbuf(held, width), u = k.sbuf(2, width), sum = k.sbuf(held, width);
   const Tile seeds = k.one(states);
   k.memset(Engine::kGpSimd, ones);
+  k.memset(Engine::kGpSimd, seeds);
   k.load(a_rows, 0);
   const auto begin = [&](Tile* d, Tile* x, Tile* y) {
     *d = delta.next();
