@@ -83,3 +83,37 @@ def test_row_25_shared_weights_and_early_optimizers_survive_module_to():
     before = model.b.weight.detach().cpu().clone()
     optimizer.step()
     torch.testing.assert_close(model.b.weight.detach().cpu(), before - 1)
+
+
+def test_cpu_models_convert_as_without_the_device():
+    model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
+    output = model(torch.ones(1, 3))  # a live graph holds the parameters
+    weight = model[0].weight
+    model.double()
+    assert model[0].weight is weight and weight.dtype == torch.float64
+    assert not torch.__future__.get_swap_module_params_on_conversion()
+    del output
+    model.float().to("neuron")
+    assert model[0].weight is weight and weight.device.type == "neuron"
+    output = model(torch.ones(1, 3, device="neuron"))
+    model.bfloat16()
+    assert model[0].weight is weight and weight.dtype == torch.bfloat16 and output.dtype == torch.float32
+
+
+def test_reading_values_in_time_mode_warns_once(run_python):
+    for read in ("x.sum().item()", "bool(x.sum())", "x.tolist()", "print(x)", "x.t().cpu()", "x[:, ::2].cpu()"):
+        result = run_python(
+            "import warnings, torch\n"
+            "x = torch.ones(4, 4, device='neuron')\n"
+            "with warnings.catch_warnings(record=True) as caught:\n"
+            "    warnings.simplefilter('always')\n"
+            f"    {read}\n    {read}\n"
+            "print([str(w.message) for w in caught])",
+            TRNSIM_MODE="time",
+        )
+        assert result.stdout.count("values are not computed in time mode") == 1, (read, result.stdout)
+
+
+def test_a_sparse_layout_is_refused_by_name():
+    with pytest.raises(NotImplementedError, match="not simulated.*Sparse"):
+        torch.ones(2, 2, device="neuron").to_sparse()

@@ -59,9 +59,8 @@ def test_exit_while_daemon_threads_issue_work(body):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("body", BODIES, ids=lambda name: name.replace(" ", "-"))
-def test_exit_while_a_daemon_thread_issues_work_many_times(body):
-    ends = ["", "sys.exit(3)", "z = [x @ x for _ in range(300)]", "import time; time.sleep(0.01)"]
-    for end in ends * 5:
+def test_every_kind_of_exit_while_a_daemon_thread_issues_work(body):
+    for end in ("", "sys.exit(3)", "z = [x @ x for _ in range(300)]", "import time; time.sleep(0.01)"):
         code, _, errors = end_of(DAEMON.format(body=BODIES[body], threads=1, end=end))
         assert (code, errors) == (3 if "exit" in end else 0, ""), end
 
@@ -84,6 +83,15 @@ for _ in range(50):
     import json
 
     assert {p["name"]: p["count"] for p in json.loads(report.read_text())["programs"]}["aten::mm"] == 50
+
+
+def test_a_report_that_cannot_be_written_is_said_in_words():
+    script = 'import torch; print(torch.ones(2, device="neuron").sum().item())'
+    code, out, errors = end_of(script, TRNSIM_JSON="/dev/full")
+    assert (code, out) == (0, "2.0\n")
+    assert errors == (
+        "trnsim: user error: the report cannot be written to /dev/full (TRNSIM_JSON): No space left on device\n"
+    )
 
 
 def test_work_after_the_shutdown_is_refused_in_words():

@@ -57,12 +57,18 @@ def _finish(native):
             import json
 
             import trnsim
+            from trnsim.output_file import write_whole
 
             report = trnsim.report()
             native.shutdown()
-            with open(path, "w", encoding="utf-8") as file:
-                json.dump(report, file, indent=2)
-                file.write("\n")
+            try:
+                write_whole(path, json.dumps(report, indent=2) + "\n")
+            except OSError as e:
+                # The exit code of a process cannot be changed here without skipping the hooks that are to come.
+                why = e.strerror or e
+                print(
+                    f"trnsim: user error: the report cannot be written to {path} (TRNSIM_JSON): {why}", file=sys.stderr
+                )
     finally:  # also after Ctrl-C
         native.shutdown()
 
@@ -76,15 +82,14 @@ def register():
 
     torch.utils.rename_privateuse1_backend("neuron")
     from torch_neuronx import neuron
+    from torch_neuronx._modules import keep_parameters
 
     torch._register_device_module("neuron", neuron)
     for name in ("memory", "random", "streams"):
         sys.modules[f"torch.neuron.{name}"] = getattr(neuron, name)
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
 
-    # Module.to() would otherwise make new Parameters: PyTorch does not count this device among those whose tensors it
-    # may change in place. That would untie shared weights and cut off an optimizer that was built earlier.
-    torch.__future__.set_swap_module_params_on_conversion(True)
+    keep_parameters(torch)
     _fix_dlpack(torch)
     _print_from_host(torch)
 

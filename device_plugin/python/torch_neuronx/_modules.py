@@ -1,0 +1,41 @@
+"""Keeps parameters themselves when a module moves to or from the device.
+
+PyTorch does not count this device among those whose tensors ``Module.to`` may change in place, and would make new
+Parameters: shared weights would come apart, and an optimizer that was built earlier would hold the old ones. Swapping
+the contents keeps them, but needs parameters that nothing else holds (no output with a live graph); so it is done for
+these moves alone, and the conversions of a CPU model stay as PyTorch has them.
+"""
+
+from __future__ import annotations
+
+import functools
+
+
+def _moves(torch, module, function) -> bool:
+    """Whether ``function`` takes a tensor of the module to the device, or from it."""
+    probes = {(t.device, t.dtype) for t in [*module.parameters(), *module.buffers()] if t is not None}
+    for device, dtype in probes:
+        try:
+            target = function(torch.empty(0, dtype=dtype, device=device)).device.type
+        except Exception:  # a function for the module's own tensors only; PyTorch reports what is wrong with it
+            continue
+        if (device.type == "neuron") != (target == "neuron"):
+            return True
+    return False
+
+
+def keep_parameters(torch) -> None:
+    original = torch.nn.Module._apply
+
+    @functools.wraps(original)
+    def _apply(self, fn, recurse=True):
+        future = torch.__future__
+        if future.get_swap_module_params_on_conversion() or not _moves(torch, self, fn):
+            return original(self, fn, recurse)
+        future.set_swap_module_params_on_conversion(True)
+        try:
+            return original(self, fn, recurse)
+        finally:
+            future.set_swap_module_params_on_conversion(False)
+
+    torch.nn.Module._apply = _apply
