@@ -45,15 +45,19 @@ class Dump {
     }
     char hash[20];
     std::snprintf(hash, sizeof(hash), "-%016zx", std::hash<std::string>{}(text));
-    std::filesystem::create_directories(folder);
+    std::error_code failed;
+    std::filesystem::create_directories(folder, failed);
+    if (failed)
+      throw_user_error("cannot make the folder '" + folder +
+                       "' (TORCH_NEURONX_DEBUG_DIR): " + failed.message());
     path_ = (std::filesystem::path(folder) / (stem + hash)).string();
     write(".graph.txt", text);
   }
   void write(const std::string& suffix, const std::string& text) const {
     if (path_.empty()) return;
     std::ofstream file(path_ + suffix);
-    file << text;
-    if (!file) throw_user_error("cannot write " + path_ + suffix + "; check the dump folder");
+    file << text << std::flush;
+    if (!file) throw_user_error("cannot write " + path_ + suffix + " (TORCH_NEURONX_DEBUG_DIR)");
   }
   bool active() const { return !path_.empty(); }
 

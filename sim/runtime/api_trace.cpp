@@ -4,13 +4,14 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
-#include <fstream>
 #include <mutex>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "sim/runtime/handles.h"
 #include "sim/runtime/log.h"
+#include "sim/runtime/output_file.h"
 #include "sim/runtime/runtime.h"
 
 // The opaque types of the ABI.
@@ -88,8 +89,11 @@ class ObjectSet {
   std::mutex mutex_;
   std::set<T*> objects_;
 };
-ObjectSet<nrt_sys_trace_config> g_configs;
-ObjectSet<nrt_sys_trace_fetch_options> g_fetch_options;
+// Leaked on purpose, as the tables of handles are: a static destructor of the host program may free what it holds.
+auto& g_configs = *new ObjectSet<nrt_sys_trace_config>;
+auto& g_fetch_options = *new ObjectSet<nrt_sys_trace_fetch_options>;
+auto& g_type_lists = *new HandedOut;
+auto& g_event_buffers = *new HandedOut;
 
 void update_observing() { g_observe_executions = g_trace.running || g_profile.running; }
 
@@ -109,6 +113,7 @@ NRT_STATUS type_list(const char* function, const std::set<std::string>& without,
   if (*types == nullptr) return fail(NRT_RESOURCE, std::string(function) + ": the host has no memory left");
   for (const char* t : kEventTypes)
     if (without.count(t) == 0) (*types)[(*count)++] = t;
+  g_type_lists.add(*types);
   return NRT_SUCCESS;
 }
 
@@ -223,7 +228,13 @@ NRT_STATUS nrt_sys_trace_get_event_types(const char*** types, size_t* count) {
   return type_list("nrt_sys_trace_get_event_types", {}, types, count);
 }
 
-void nrt_sys_trace_free_event_types(const char** types, size_t) { std::free(types); }
+void nrt_sys_trace_free_event_types(const char** types, size_t) {
+  if (types == nullptr) return;
+  if (!g_type_lists.take(types))
+    bad_handle("nrt_sys_trace_free_event_types", "list");
+  else
+    std::free(types);
+}
 
 // --- trace session
 // ----------------------------------------------------------------------------------------------------
@@ -313,11 +324,18 @@ NRT_STATUS nrt_sys_trace_fetch_events(char** buffer, size_t* bytes,
   if (*buffer == nullptr)
     return fail(NRT_RESOURCE, "nrt_sys_trace_fetch_events: the host has no memory left");
   std::memcpy(*buffer, text.c_str(), text.size() + 1);
+  g_event_buffers.add(*buffer);
   if (bytes != nullptr) *bytes = text.size();
   return NRT_SUCCESS;
 }
 
-void nrt_sys_trace_buffer_free(char* buffer) { std::free(buffer); }
+void nrt_sys_trace_buffer_free(char* buffer) {
+  if (buffer == nullptr) return;
+  if (!g_event_buffers.take(buffer))
+    bad_handle("nrt_sys_trace_buffer_free", "buffer");
+  else
+    std::free(buffer);
+}
 
 // --- profile of one model
 // ---------------------------------------------------------------------------------------------
@@ -359,9 +377,8 @@ NRT_STATUS nrt_profile_stop(const char* file) {
                                                 {"executions", executions.size()},
                                                 {"total_time_ns", total}}},
                        {"ExecutionInfo", std::move(executions)}};
-  std::ofstream out(file);
-  out << json::serialize(o) << '\n';
-  if (!out) return fail(NRT_FAILURE, std::string("user error: nrt_profile_stop: cannot write ") + file);
+  if (std::string why; !write_whole(file, json::serialize(o) + '\n', &why))
+    return fail(NRT_FAILURE, std::string("user error: nrt_profile_stop: cannot write ") + file + ": " + why);
   return NRT_SUCCESS;
 }
 

@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <unordered_set>
 #include <vector>
 
 namespace trnsim::runtime {
@@ -145,6 +146,24 @@ class HandleTable {
   std::atomic<uint32_t> used_{0};
   std::mutex grow_mutex_;
   std::array<Shard, kShards> shards_;
+};
+
+// Blocks of memory that the ABI hands out and takes back by their address: a foreign one is told without touching it.
+class HandedOut {
+ public:
+  void add(const void* block) {
+    const std::lock_guard lock(mutex_);
+    blocks_.insert(block);
+  }
+  // False: never handed out, or taken back already.
+  bool take(const void* block) {
+    const std::lock_guard lock(mutex_);
+    return blocks_.erase(block) != 0;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_set<const void*> blocks_;
 };
 
 }  // namespace trnsim::runtime

@@ -370,6 +370,9 @@ using namespace trnsim::runtime;  // NOLINT
 
 namespace {
 
+// What nrt_get_model_tensor_info gave out. Leaked on purpose, as the tables of handles are.
+auto& g_infos = *new HandedOut;
+
 nrt_dtype_t to_nrt(trnsim::isa::Dtype d) {
   using D = trnsim::isa::Dtype;
   switch (d) {
@@ -539,12 +542,14 @@ NRT_STATUS nrt_get_model_tensor_info(nrt_model_t* model, nrt_tensor_info_array_t
   };
   for (const Port& p : m->inputs) describe(p, NRT_TENSOR_USAGE_INPUT);
   for (const Port& p : m->outputs) describe(p, NRT_TENSOR_USAGE_OUTPUT);
+  g_infos.add(array);
   *info = array;
   return NRT_SUCCESS;
 }
 
 NRT_STATUS nrt_free_model_tensor_info(nrt_tensor_info_array_t* info) {
   if (info == nullptr) return fail(NRT_INVALID, "user error: nrt_free_model_tensor_info: info is NULL");
+  if (!g_infos.take(info)) return bad_handle("nrt_free_model_tensor_info", "info");
   for (uint64_t i = 0; i < info->tensor_count; ++i) std::free(info->tensor_array[i].shape);
   std::free(info);
   return NRT_SUCCESS;

@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <boost/json.hpp>
 #include <cmath>
-#include <fstream>
 #include <string>
 #include <vector>
 
 #include "sim/runtime/log.h"
+#include "sim/runtime/output_file.h"
 #include "sim/runtime/runtime.h"
 #include "sim/runtime/trnsim_ext.h"
 
@@ -207,10 +207,10 @@ void write_report_file() {
   Runtime& r = *g_runtime;
   // With PyTorch the plugin writes it, as only the plugin knows the fallbacks.
   if (r.settings.report_file.empty() || r.framework == NRT_FRAMEWORK_TYPE_PYTORCH) return;
-  std::ofstream out(r.settings.report_file);
-  out << report_json() << '\n';
-  if (!out)
-    log(LogLevel::kError, "user error: cannot write the report to TRNSIM_JSON=" + r.settings.report_file);
+  std::string why;
+  if (!write_whole(r.settings.report_file, report_json() + '\n', &why))
+    log(LogLevel::kError,
+        "user error: cannot write the report to TRNSIM_JSON=" + r.settings.report_file + ": " + why);
 }
 
 }  // namespace trnsim::runtime

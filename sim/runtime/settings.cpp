@@ -334,7 +334,7 @@ bool read_settings(const Request& request, Settings* out, std::string* error) {
         "output";
     return false;
   }
-  if (std::string why; !s.report_file.empty() && !can_write(s.report_file, &why)) {
+  if (std::string why; !s.report_file.empty() && !can_write(s.report_file, Replaces::kReport, &why)) {
     *error =
         "user error: the report cannot be written to '" + s.report_file + "' (--json, TRNSIM_JSON): " + why;
     return false;

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-BLOCKS = re.findall(r"```(\w*)\n(.*?)```", (Path(__file__).parents[2] / "README.md").read_text(), re.S)
+TEXT = (Path(__file__).parents[2] / "README.md").read_text()
+BLOCKS = re.findall(r"```(\w*)\n(.*?)```", TEXT, re.S)
 EXAMPLE = next(text for language, text in BLOCKS if language == "python")
 SHOWN = next(text for language, text in BLOCKS if text.startswith("loss "))
 COMMANDS = [line for _, text in BLOCKS for line in text.splitlines() if line.startswith("trnsim ")]
@@ -36,3 +37,8 @@ def test_the_commands_work(tmp_path):
         clean = {k: v for k, v in os.environ.items() if not k.startswith("TRNSIM_")}
         done = subprocess.run(command, cwd=tmp_path, env=clean, capture_output=True, text=True, check=False)
         assert done.returncode == 0, (line, done.stderr)
+
+
+def test_the_number_of_instructions_is_that_of_the_table():
+    table = subprocess.run([sys.executable, "-m", "trnsim.cli", "isa"], capture_output=True, text=True, check=True)
+    assert f"| instructions | {len(table.stdout.splitlines())}, " in TEXT

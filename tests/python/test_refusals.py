@@ -185,3 +185,23 @@ def test_a_check_of_a_program_has_its_class_at_every_way_to_wait():
         assert "aten::index.Tensor on neuron:0" in str(raised.value)
         assert "NEURON_LAUNCH_BLOCKING" in str(raised.value)
     assert torch.ones(2, device="neuron").sum().item() == 2  # the device goes on
+
+
+# ---- folders of the user ------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("folder", ["/dev/null/folder", "/proc/folder", "/proc"])
+def test_a_debug_folder_that_cannot_be_written_is_an_error_of_the_user(folder, run_python):
+    script = """
+import torch
+try:
+    (torch.ones(3, device="neuron") + 1).cpu()
+except RuntimeError as e:
+    print(e)
+"""
+    done = run_python(
+        script,
+        TORCH_NEURONX_PRESERVE_COMPILATION_ARTIFACTS="1",
+        TORCH_NEURONX_DISABLE_NEFF_CACHE="1",
+        TORCH_NEURONX_DEBUG_DIR=folder,
+    )
+    assert "user error: cannot" in done.stdout and "TORCH_NEURONX_DEBUG_DIR" in done.stdout
+    assert folder in done.stdout and "internal" not in done.stdout

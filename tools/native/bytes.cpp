@@ -5,8 +5,6 @@
 #include <filesystem>
 #include <fstream>
 
-#include "sim/runtime/output_file.h"
-
 namespace trnsim::native {
 
 bool read_file(const std::string& path, std::vector<uint8_t>* out, std::string* error) {
@@ -40,17 +38,16 @@ bool read_file(const std::string& path, std::vector<uint8_t>* out, std::string* 
 }
 
 bool write_file(const std::string& path, const std::vector<uint8_t>& bytes, std::string* error) {
-  std::ofstream out(path, std::ios::binary);
-  out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-  out.flush();
-  if (out) return true;
-  *error = "user error: cannot write " + path + ": " + std::strerror(errno);
+  std::string why;
+  if (runtime::write_whole(path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()}, &why))
+    return true;
+  *error = "user error: cannot write " + path + ": " + why;
   return false;
 }
 
-bool check_output(const std::string& path, std::string* error) {
+bool check_output(const std::string& path, runtime::Replaces replaces, std::string* error) {
   std::string why;
-  if (runtime::can_write(path, &why)) return true;
+  if (runtime::can_write(path, replaces, &why)) return true;
   *error = "user error: cannot write '" + path + "': " + why;
   return false;
 }

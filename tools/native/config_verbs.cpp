@@ -19,7 +19,7 @@ namespace {
 std::optional<json::object> load(const std::string& name, const std::string& overrides, int* code) {
   if (trnsim_configure(name.empty() ? nullptr : name.c_str(), overrides.empty() ? nullptr : overrides.c_str(),
                        nullptr, nullptr) != NRT_SUCCESS) {
-    *code = complain(trnsim_last_error(), kFailed);
+    *code = complain(trnsim_last_error(), kUsage);
     return std::nullopt;
   }
   const std::string text = trnsim_config_json();
@@ -129,7 +129,7 @@ int explain(const std::string& key, const std::string& name) {
   trnsim_configure(nullptr, (key + "=").c_str(), nullptr, nullptr);
   const std::string text = trnsim_last_error();
   const size_t words = text.find("unknown parameter");
-  return complain("user error: " + (words == std::string::npos ? text : text.substr(words)), kFailed);
+  return complain("user error: " + (words == std::string::npos ? text : text.substr(words)), kUsage);
 }
 
 }  // namespace

@@ -20,9 +20,10 @@ int complain(const std::string& text, int code) {
   return code;
 }
 
-bool read_program_file(const std::string& path, isa::Program* out, std::string* error) {
+int read_program_file(const std::string& path, isa::Program* out) {
   std::vector<uint8_t> bytes;
-  if (!read_file(path, &bytes, error)) return false;
+  std::string error;
+  if (!read_file(path, &bytes, &error)) return complain(error, kUsage);
   const auto folder = std::filesystem::path(path).parent_path();
   // Text holds no zero byte and does not start like a container.
   const bool text =
@@ -34,15 +35,14 @@ bool read_program_file(const std::string& path, isa::Program* out, std::string* 
     };
     std::vector<isa::AssembleError> errors;
     const std::string_view view(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    if (isa::assemble(view, *out, errors, options)) return true;
-    *error = isa::to_text(errors, path);
-    while (!error->empty() && error->back() == '\n') error->pop_back();
-    return false;
+    if (isa::assemble(view, *out, errors, options)) return kGood;
+    error = isa::to_text(errors, path);
+    while (!error.empty() && error.back() == '\n') error.pop_back();
+    return complain(error, kFailed);
   }
   isa::ContainerError refused;
-  if (isa::read_program({bytes.data(), bytes.size()}, *out, &refused)) return true;
-  *error = path + ": " + refused.message;
-  return false;
+  if (isa::read_program({bytes.data(), bytes.size()}, *out, &refused)) return kGood;
+  return complain(path + ": " + refused.message, kFailed);
 }
 
 std::optional<po::variables_map> parse(const Arguments& arguments, const std::string& usage,

@@ -16,8 +16,9 @@ namespace trnsim::native {
 extern std::string command_name;                  // as the user called it: trnsim or trnsim-native
 int complain(const std::string& text, int code);  // "trnsim: text" on stderr
 
-// A program from a container or from assembler text, told apart by the contents.
-bool read_program_file(const std::string& path, isa::Program* out, std::string* error);
+// A program from a container or from assembler text, told apart by the contents. The exit code: a file that cannot be
+// read is wrong use, a program with an error has failed. Anything but kGood has been said.
+int read_program_file(const std::string& path, isa::Program* out);
 
 // Parses the arguments of a verb; nothing and *code set when the verb is to end (help asked, or a wrong
 // option).

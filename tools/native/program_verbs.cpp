@@ -39,8 +39,8 @@ int asm_verb(const Arguments& arguments) {
     return complain("user error: input and output are both " + file + "; name one with -o", kUsage);
   isa::Program program;
   std::string error;
-  if (!read_program_file(file, &program, &error)) return complain(error, kFailed);
-  if (!check_output(output, &error)) return complain(error, kFailed);
+  if (code = read_program_file(file, &program); code != kGood) return code;
+  if (!check_output(output, runtime::Replaces::kAnything, &error)) return complain(error, kUsage);
   if (map->count("no-validate") == 0) {
     const auto diagnostics = isa::validate(program);
     for (const auto& d : diagnostics) std::cerr << d.message << '\n';
@@ -61,9 +61,10 @@ int disasm_verb(const Arguments& arguments) {
   if (!map) return code;
   isa::Program program;
   std::string error;
-  if (!read_program_file((*map)["file"].as<std::string>(), &program, &error)) return complain(error, kFailed);
-  if (map->count("output") != 0 && !check_output((*map)["output"].as<std::string>(), &error))
-    return complain(error, kFailed);
+  if (code = read_program_file((*map)["file"].as<std::string>(), &program); code != kGood) return code;
+  if (map->count("output") != 0 &&
+      !check_output((*map)["output"].as<std::string>(), runtime::Replaces::kAnything, &error))
+    return complain(error, kUsage);
   isa::DisassembleOptions how;
   how.constants = map->count("no-constants") == 0;
   const std::string text = isa::disassemble(program, how);
@@ -85,9 +86,12 @@ int validate_verb(const Arguments& arguments) {
   if (!map) return code;
   const auto file = (*map)["file"].as<std::string>();
   isa::Program program;
-  std::string error;
-  if (!read_program_file(file, &program, &error)) return complain(error, kFailed);
-  if (map->count("target") != 0) program.target = (*map)["target"].as<std::string>();
+  if (code = read_program_file(file, &program); code != kGood) return code;
+  if (map->count("target") != 0) {
+    program.target = (*map)["target"].as<std::string>();
+    if (!isa::generation_from_target(program.target))
+      return complain("user error: --target: " + isa::unknown_target(program.target), kUsage);
+  }
   const auto diagnostics = isa::validate(program);
   for (const auto& d : diagnostics) std::cout << d.message << '\n';
   if (isa::first_error(diagnostics) != nullptr) return kFailed;
@@ -125,7 +129,7 @@ int isa_verb(const Arguments& arguments) {
   }
   const auto name = (*map)["name"].as<std::string>();
   const std::string text = isa::explain(name);
-  if (isa::row_by_name(name) == nullptr) return complain(text.substr(0, text.find('\n')), kFailed);
+  if (isa::row_by_name(name) == nullptr) return complain(text.substr(0, text.find('\n')), kUsage);
   std::cout << text;
   return kGood;
 }

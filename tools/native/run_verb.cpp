@@ -121,9 +121,9 @@ int bind_tensors(const isa::Program& program, const std::map<std::string, std::s
         Array array;
         std::string error;
         std::vector<uint8_t> bytes;
-        if (!read_npy(file->second, &array, &error)) return complain(error, kFailed);
+        if (!read_npy(file->second, &array, &error)) return complain(error, kUsage);
         if (!to_tensor(array, t.dtype, t.shape, &bytes, &error))
-          return complain("user error: " + file->second + " for input '" + t.name + "': " + error, kFailed);
+          return complain("user error: " + file->second + " for input '" + t.name + "': " + error, kUsage);
         s = nrt_tensor_write(tensor, bytes.data(), 0, std::min<size_t>(bytes.size(), t.bytes));
         if (s != NRT_SUCCESS) return failed("input " + t.name, s);
       }
@@ -162,17 +162,17 @@ int run_verb(const Arguments& arguments) {
     return complain(error, kUsage);
   const std::string json_file = map->count("json") != 0 ? (*map)["json"].as<std::string>() : "";
   const bool json_only = json_file == "-";
-  if (map->count("json") != 0 && !json_only && !check_output(json_file, &error))
+  if (map->count("json") != 0 && !json_only && !check_output(json_file, runtime::Replaces::kReport, &error))
     return complain(error, kUsage);
   for (const auto& [name, file] : outputs)
-    if (!check_output(file, &error)) return complain(error, kUsage);
+    if (!check_output(file, runtime::Replaces::kArray, &error)) return complain(error, kUsage);
   const int repeat = (*map)["repeat"].as<int>();
   if (repeat < 1) return complain("user error: --repeat " + std::to_string(repeat) + "; at least 1", kUsage);
   const std::string file_name = (*map)["file"].as<std::string>();
   std::optional<Progress> progress("reading " + file_name);
   isa::Program program;
-  if (!read_program_file(file_name, &program, &error)) return complain(error, kFailed);
-  code = check_names(program, inputs, isa::TensorKind::kInput, "input");
+  code = read_program_file(file_name, &program);
+  if (code == kGood) code = check_names(program, inputs, isa::TensorKind::kInput, "input");
   if (code == kGood) code = check_names(program, outputs, isa::TensorKind::kOutput, "output");
   if (code != kGood) return code;
 

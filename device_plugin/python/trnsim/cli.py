@@ -91,6 +91,7 @@ def _run_script(
 ) -> int:
     from rich.console import Console
 
+    from trnsim.output_file import write_whole
     from trnsim.report_view import ReportError, load_report, print_report
 
     env = dict(os.environ)
@@ -110,8 +111,6 @@ def _run_script(
     env["TRNSIM_JSON"] = "" if to_file is None else str(to_file)
     if subprocess.run([_native_tool(), "config", "check"], env=env, stdout=subprocess.DEVNULL, check=False).returncode:
         return 2
-    if to_file is not None and to_file.is_file() and not to_file.is_symlink():
-        to_file.unlink()  # a report of an earlier run must not pass for the one of this
     if command[0] in ("python", "python3"):
         command = [sys.executable, *command[1:]]
     try:
@@ -126,12 +125,15 @@ def _run_script(
         code = _supervise(command, env)
         if not path.exists():
             if code == 0:
-                typer.echo("trnsim: the program did not use the device neuron, so there is no report", err=True)
+                earlier = f"; {to_file} is of an earlier run" if to_file is not None and to_file.is_file() else ""
+                typer.echo(
+                    f"trnsim: the program did not use the device neuron, so there is no report{earlier}", err=True
+                )
             return code
         try:
             report = load_report(path)
             if to_file is not None:
-                to_file.write_bytes(path.read_bytes())
+                write_whole(to_file, path.read_text(encoding="utf-8"))
         except ReportError as e:
             raise _fail(f"the program left no whole report: {e}", code or 1) from e
         except OSError as e:

@@ -110,28 +110,35 @@ TEST_CASE("wrong use is said in words, with exit codes 1 and 2") {
       {"run " + scale_add(), 2, "input 'x' (fp32) has no value"},
       {"run " + scale_add() + " --input z=a.npy", 2, "has no such input; it has x"},
       {"run " + scale_add() + " --input x", 2, "is not name=file.npy"},
-      {"run " + scale_add() + " --input x=/nowhere.npy", 1, "/nowhere.npy"},
+      {"run " + scale_add() + " --input x=/nowhere.npy", 2, "/nowhere.npy"},
       {"run " + scale_add() + " --confg trn2", 2, "confg"},
       {"run " + scale_add() + " --config trn9 --mode time", 2, "trn9"},
       {"run " + scale_add() + " --set vector.clok_ghz=1 --mode time", 2, "vector.clock_ghz"},
       {"run " + scale_add() + " --mode tim", 2, "nearest: time"},
       {"run " + scale_add() + " --repeat 0", 2, "at least 1"},
-      {"run /nowhere.trnp", 1, "cannot open /nowhere.trnp"},
+      {"run /nowhere.trnp", 2, "cannot open /nowhere.trnp"},
       {"asm " + f.file("bad.trnasm"), 1, "bad.trnasm:2"},
       {"disasm " + f.file("noise.trnp"), 1, "noise.trnp"},
-      {"isa tensor_tenso", 1, "tensor_tensor"},
-      {"config explain chip.core", 1, "chip.cores"},
-      {"config check /nowhere.textproto", 1, "nowhere"},
+      {"isa tensor_tenso", 2, "tensor_tensor"},
+      {"config explain chip.core", 2, "chip.cores"},
+      {"config check /nowhere.textproto", 2, "nowhere"},
       {"config fly", 2, "usage"},
       {"config", 2, "needs a verb"},
       {"config diff trn2", 2, "1 arguments"},
       {"config list --set chip.cores=4", 2, "takes no --set"},
-      {"config explain foo", 1, "the nearest name is"},
-      {"config explain zzzzzzzzzz", 1, "config show"},
-      {"config check " + f.file(""), 1, "it is a folder"},
-      {"config check /dev/zero", 1, "larger than 1 MiB"},
-      {"config check " + f.file("noise.trnp"), 1, "binary"},
-      {"config check " + f.file("empty"), 1, "gives no value"},
+      {"config explain foo", 2, "the nearest name is"},
+      {"config explain zzzzzzzzzz", 2, "config show"},
+      {"config check " + f.file(""), 2, "it is a folder"},
+      {"config check /dev/zero", 2, "larger than 1 MiB"},
+      {"config check " + f.file("noise.trnp"), 2, "binary"},
+      {"config check " + f.file("empty"), 2, "gives no value"},
+      {"config show trn9", 2, "trn9"},
+      {"config diff trn2 trn9", 2, "trn9"},
+      {"validate /nowhere.trnp", 2, "cannot open"},
+      {"validate " + scale_add() + " --target trn9", 2, "known targets: trn2, trn3"},
+      {"asm /nowhere.trnasm", 2, "cannot open"},
+      {"disasm " + f.file(""), 2, "is a folder"},
+      {"config check " + f.file("empty"), 2, "gives no value"},
       {"run " + scale_add() + " --mode time --set chip.cores=99999999999999999999", 2, "range"},
       {"run " + scale_add() + " --mode time --set vector.clock_ghz=nan", 2, "range"},
       {"run " + scale_add() + " --mode time --set foo=1", 2, "the nearest name is"},
@@ -139,15 +146,19 @@ TEST_CASE("wrong use is said in words, with exit codes 1 and 2") {
       {"run " + f.file("trn9.trnasm") + " --mode time", 1, "known targets: trn2, trn3"},
       {"run " + scale_add() + " --mode time --json " + f.file("no/r.json"), 2, "there is no folder"},
       {"run " + scale_add() + " --mode time --json " + f.file(""), 2, "it is a folder"},
+      {"run " + scale_add() + " --mode time --json /proc/x", 2, "no file can be made in the folder /proc"},
+      {"run " + scale_add() + " --mode time --json " + f.file("bad.trnasm"), 2, "is no report"},
+      {"run " + scale_add() + " --mode time --json /dev/full", 1, "cannot write /dev/full: No space left"},
+      {"run " + scale_add() + " --input x=a.npy --output y=" + f.file("bad.trnasm"), 2, "is no .npy file"},
       {"run " + scale_add() + " --input x=a.npy --output y=" + f.file("no/y.npy"), 2, "there is no folder"},
       {"run " + scale_add() + " --input x=a.npy --input x=b.npy", 2, "is given twice"},
-      {"run " + scale_add() + " --input x=" + f.file(""), 1, "a folder"},
-      {"run " + scale_add() + " --input x=" + f.file("empty"), 1, "no .npy file"},
-      {"run " + f.file(""), 1, "is a folder"},
+      {"run " + scale_add() + " --input x=" + f.file(""), 2, "a folder"},
+      {"run " + scale_add() + " --input x=" + f.file("empty"), 2, "no .npy file"},
+      {"run " + f.file(""), 2, "is a folder"},
       {"run " + f.file("empty"), 1, "empty"},
-      {"run /dev/zero", 1, "is a device"},
-      {"asm " + scale_add() + " -o " + f.file("no/a.trnp"), 1, "there is no folder"},
-      {"disasm " + scale_add() + " -o " + f.file("no/a.trnasm"), 1, "there is no folder"},
+      {"run /dev/zero", 2, "is a device"},
+      {"asm " + scale_add() + " -o " + f.file("no/a.trnp"), 2, "there is no folder"},
+      {"disasm " + scale_add() + " -o " + f.file("no/a.trnasm"), 2, "there is no folder"},
       {"isa > /dev/full", 1, "standard output cannot be written"},
       {"config show > /dev/full", 1, "standard output cannot be written"},
   };
@@ -162,6 +173,8 @@ TEST_CASE("wrong use is said in words, with exit codes 1 and 2") {
     CHECK(o.code == row.code);
     CHECK_THAT(o.text, ContainsSubstring(row.text));
   }
+  CHECK(std::filesystem::file_size(f.file("bad.trnasm")) ==
+        std::strlen("program \"p\" target \"trn2\"\nnonsense here\n"));
   const Outcome o = command("run " + scale_add() + " --mode time", "TRNSIM_MEMOO=on");
   CHECK(o.code == 2);
   CHECK_THAT(o.text, ContainsSubstring("TRNSIM_MEMO"));
@@ -214,7 +227,7 @@ TEST_CASE("config check looks at what the environment asks for") {
   for (const auto& row : kRows) {
     const Outcome o = command("config check", row.environment);
     INFO(o.text);
-    CHECK(o.code == 1);
+    CHECK(o.code == 2);
     CHECK_THAT(o.text, ContainsSubstring(row.text));
   }
   CHECK(command("config check", "NEURON_PLATFORM_TARGET_OVERRIDE=trn3").text == "trn3: good\n");

@@ -89,6 +89,7 @@ TEST_CASE("wrong names and values of variables are errors that say the right one
       {{{"NEURON_PLATFORM_TARGET_OVERRIDE", "trn9"}}, "known targets: trn2, trn3"},
       {{{"NEURON_PLATFORM_TARGET_OVERRIDE", "trn3"}, {"TRNSIM_CONFIG", "trn2"}}, "unset one of the two"},
       {{{"TRNSIM_JSON", "/nowhere/r.json"}}, "there is no folder /nowhere"},
+      {{{"TRNSIM_JSON", "/proc/r.json"}}, "no file can be made in the folder /proc"},
   };
   for (const auto& row : kRows) {
     INFO(row.text);

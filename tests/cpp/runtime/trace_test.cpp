@@ -88,6 +88,53 @@ TEST_CASE("event types can be listed and switched") {
   CHECK(nrt_sys_trace_config_set_max_events_per_nc(config, 1) == NRT_INVALID_HANDLE);
 }
 
+TEST_CASE("what was not handed out, or was freed already, is refused and not touched") {
+  Session session(Environment{{"NEURON_RT_LOG_LEVEL", "CRITICAL"}});
+  char garbage[64] = {};
+  const auto refused = [](const char* function) {
+    INFO(trnsim_last_error());
+    return error_has(function) && error_has("no valid handle");
+  };
+  const char** types = nullptr;
+  size_t n = 0;
+  REQUIRE(nrt_sys_trace_get_event_types(&types, &n) == NRT_SUCCESS);
+  char* events = nullptr;
+  REQUIRE(nrt_sys_trace_fetch_events(&events, nullptr, nullptr) == NRT_SUCCESS);
+  nrt_sys_trace_free_event_types(reinterpret_cast<const char**>(events), n);  // of another kind
+  CHECK(refused("nrt_sys_trace_free_event_types"));
+  nrt_sys_trace_buffer_free(garbage);
+  CHECK(refused("nrt_sys_trace_buffer_free"));
+  nrt_sys_trace_buffer_free(events);
+  nrt_sys_trace_free_event_types(types, n);
+  nrt_sys_trace_free_event_types(types, n);
+  CHECK(refused("nrt_sys_trace_free_event_types"));
+  nrt_sys_trace_buffer_free(events);
+  CHECK(refused("nrt_sys_trace_buffer_free"));
+  nrt_sys_trace_buffer_free(nullptr);
+  nrt_sys_trace_free_event_types(nullptr, 0);
+
+  nrt_sys_trace_config_free(reinterpret_cast<nrt_sys_trace_config_t*>(garbage));
+  CHECK(refused("nrt_sys_trace_config_free"));
+  CHECK(nrt_sys_trace_fetch_options_free(reinterpret_cast<nrt_sys_trace_fetch_options_t*>(garbage)) ==
+        NRT_INVALID_HANDLE);
+  nrta_error_tracker_destroy(reinterpret_cast<nrta_error_tracker_t*>(garbage));
+  CHECK(refused("nrta_error_tracker_destroy"));
+  auto* tensor = reinterpret_cast<nrt_tensor_t*>(garbage);
+  nrt_tensor_free(&tensor);
+  CHECK(refused("nrt_tensor_free"));
+  auto* set = reinterpret_cast<nrt_tensor_set_t*>(garbage);
+  nrt_destroy_tensor_set(&set);
+  CHECK(refused("nrt_destroy_tensor_set"));
+  CHECK(nrt_unload(reinterpret_cast<nrt_model_t*>(garbage)) == NRT_INVALID_HANDLE);
+
+  nrt_tensor_info_array_t* info = nullptr;
+  REQUIRE(nrt_get_model_tensor_info(load(kAddOne), &info) == NRT_SUCCESS);
+  CHECK(nrt_free_model_tensor_info(reinterpret_cast<nrt_tensor_info_array_t*>(garbage)) ==
+        NRT_INVALID_HANDLE);
+  CHECK(nrt_free_model_tensor_info(info) == NRT_SUCCESS);
+  CHECK(nrt_free_model_tensor_info(info) == NRT_INVALID_HANDLE);
+}
+
 TEST_CASE("a trace keeps the newest events") {
   Session session;
   nrt_sys_trace_config_t* config = nullptr;

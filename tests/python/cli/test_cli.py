@@ -93,6 +93,9 @@ TOUCH = "import pathlib; pathlib.Path('began').touch()"
         (["--mode", "tim"], {}, "nearest: time"),
         (["--json", "missing_dir/x.json"], {}, "there is no folder missing_dir"),
         (["--json", "."], {}, "it is a folder"),
+        (["--json", "/proc/x"], {}, "no file can be made in the folder /proc"),
+        (["--json", "kept.py"], {}, "the file that is there is no report"),
+        ([], {"TRNSIM_JSON": "kept.py"}, "the file that is there is no report"),
         ([], {"TRNSIM_JSON": "missing_dir/x.json"}, "there is no folder missing_dir"),
         ([], {"TRNSIM_CONFIG": "trn9"}, "did you mean 'trn2'"),
         ([], {"TRNSIM_SET": "chip.core=1"}, "chip.cores"),
@@ -106,9 +109,11 @@ TOUCH = "import pathlib; pathlib.Path('began').touch()"
     ],
 )
 def test_what_the_device_would_refuse_is_refused_before_the_script_begins(options, env, message, tmp_path):
+    (tmp_path / "kept.py").write_text(NO_DEVICE_SCRIPT)
     done = trnsim("run", *options, "--", "python", "-c", TOUCH, cwd=tmp_path, **env)
     assert done.returncode == 2 and message in done.stderr and "Traceback" not in done.stderr
-    assert not (tmp_path / "began").exists()
+    assert not (tmp_path / "began").exists() and (tmp_path / "kept.py").read_text() == NO_DEVICE_SCRIPT
+    assert [path.name for path in tmp_path.iterdir()] == ["kept.py"]
 
 
 @pytest.mark.parametrize(
@@ -139,10 +144,30 @@ def test_report_alone_on_the_standard_output(tmp_path):
     jsonschema.validate(json.loads(lines[1]), SCHEMA)
 
 
-def test_a_report_of_an_earlier_run_does_not_stay(tmp_path):
-    (tmp_path / "r.json").write_text("old")
+def test_a_report_of_an_earlier_run_stays_until_there_is_another(tmp_path):
+    earlier = '{"schema_version": 1}'
+    (tmp_path / "r.json").write_text(earlier)
     done = trnsim("run", "--json", "r.json", "--", "python", "-c", NO_DEVICE_SCRIPT, cwd=tmp_path)
-    assert done.returncode == 0 and not (tmp_path / "r.json").exists()
+    assert done.returncode == 0 and "r.json is of an earlier run" in done.stderr
+    assert (tmp_path / "r.json").read_text() == earlier
+    done = trnsim("run", "--json", "r.json", "--", "python", "-c", ADD_SCRIPT, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    jsonschema.validate(json.loads((tmp_path / "r.json").read_text()), SCHEMA)
+    assert [path.name for path in tmp_path.iterdir()] == ["r.json"]
+
+
+def test_a_report_that_cannot_be_written_at_the_end_is_said_in_words(tmp_path):
+    done = trnsim("run", "--json", "/dev/full", "--", "python", "-c", ADD_SCRIPT, cwd=tmp_path)
+    assert done.returncode == 1 and "/dev/full: No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "args", [["run", "missing.trnp"], ["config", "check", "/bin/ls"], ["config", "explain", "foo"], ["isa", "nope"]]
+)
+def test_wrong_names_and_files_have_exit_code_2_in_the_native_tool_as_well(args, tmp_path):
+    done = trnsim(*args, cwd=tmp_path)
+    assert done.returncode == 2 and done.stderr.startswith("trnsim: ")
 
 
 def test_two_runs_at_once_have_their_own_reports(tmp_path):
