@@ -336,8 +336,8 @@ class NeuronAllocator final : public c10::DeviceAllocator {
     const DeviceUse use;
     if (!trnsim::aten::initialized()) return;
     for (int i = 0; i < device_count(); ++i)
-      if (queue_exists(static_cast<c10::DeviceIndex>(i)))
-        pool_of(static_cast<c10::DeviceIndex>(i)).empty_cache();
+      if (DevicePool& pool = pool_of(static_cast<c10::DeviceIndex>(i)); pool.reserved_bytes() > 0)
+        pool.empty_cache();
   }
   // One queue runs everything in order, so no stream can see a block after its reuse.
   void recordStream(const c10::DataPtr&, c10::Stream) override {}

@@ -111,10 +111,18 @@ void write_dense(const at::Tensor& device, const at::Tensor& host) {
         "copying to the device");
 }
 
+// Memory that a time-only device is read into.
+void fill_with_no_values(void* host, size_t bytes) {
+  TORCH_WARN_ONCE(
+      "neuron: values are not computed in time mode (TRNSIM_MODE=time): what is read from the device is 0. "
+      "TRNSIM_MODE=both computes values and times.");
+  std::memset(host, 0, bytes);
+}
+
 void read_dense(const at::Tensor& host, const at::Tensor& device) {
   wait(device);
   if (time_only()) {
-    std::memset(host.mutable_data_ptr(), 0, dense_bytes(host));  // values do not exist in this mode
+    fill_with_no_values(host.mutable_data_ptr(), dense_bytes(host));
     return;
   }
   const Slice slice = slice_of(device);
@@ -154,7 +162,12 @@ void device_to_host(const at::Tensor& destination, const at::Tensor& source) {
   }
   if (!dense) {  // a type the DMA engines have no form of: through the mapping
     wait(source);
-    if (!time_only()) destination.copy_(host_view(source));
+    at::Tensor staged = host_like(source);
+    if (time_only())
+      fill_with_no_values(staged.mutable_data_ptr(), staged.storage().nbytes());
+    else
+      staged.copy_(host_view(source));
+    destination.copy_(staged);
     return;
   }
   if (source.scalar_type() == destination.scalar_type() && source.strides() == destination.strides()) {
@@ -209,7 +222,7 @@ c10::Scalar local_scalar_dense(const at::Tensor& self) {
   const Slice slice = slice_of(self);
   wait(self);
   if (time_only()) {
-    std::memset(host.mutable_data_ptr(), 0, self.dtype().itemsize());
+    fill_with_no_values(host.mutable_data_ptr(), self.dtype().itemsize());
   } else {
     check(nrt().nrt_tensor_read(slice.segment, host.mutable_data_ptr(), slice.offset_bytes,
                                 self.dtype().itemsize()),

@@ -48,6 +48,11 @@ bool fallback_is_error() {
   return value;
 }
 
+std::string full_name(const c10::OperatorHandle& op) {
+  const c10::OperatorName& name = op.operator_name();
+  return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
+}
+
 // Runs the CPU kernel on views of the device tensors and brings results back.
 class HostCall {
  public:
@@ -167,6 +172,10 @@ class HostCall {
 
   at::Tensor device_of(const at::Tensor& t) {
     if (!t.defined() || t.device().type() != c10::DeviceType::CPU) return t;
+    TORCH_CHECK_NOT_IMPLEMENTED(t.layout() == c10::Layout::Strided, "not simulated: ", full_name(op_),
+                                ": layout ", t.layout(),
+                                " on the neuron device; only strided tensors exist there. "
+                                "Call .cpu() first.");
     for (const Pair& pair : pairs_)
       if (pair.host.unsafeGetTensorImpl() == t.unsafeGetTensorImpl()) return pair.device;
     for (const Pair& pair : pairs_)  // a view of an argument
@@ -187,11 +196,6 @@ class HostCall {
   bool written_ = false;
   std::vector<Pair> pairs_;
 };
-
-std::string full_name(const c10::OperatorHandle& op) {
-  const c10::OperatorName& name = op.operator_name();
-  return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
-}
 
 // Operators that cannot run on the host because the CPU has no kernel of them, or must not.
 void refuse_hopeless(const std::string& name) {

@@ -1,7 +1,9 @@
 #include "device_plugin/aten/lowered_kernel.h"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <c10/util/Exception.h>
+#include <c10/util/strides.h>
 
 #include <cstring>
 #include <unordered_map>
@@ -11,6 +13,7 @@
 #include "device_plugin/aten/dtypes.h"
 #include "device_plugin/aten/fallback.h"
 #include "device_plugin/aten/generator.h"
+#include "device_plugin/aten/promotion.h"
 #include "device_plugin/aten/queue.h"
 #include "device_plugin/aten/tensors.h"
 #include "device_plugin/aten/trial.h"
@@ -50,7 +53,12 @@ TensorMeta meta_from(const at::Tensor& t) {
 class GraphMaker {
  public:
   GraphMaker(const Overload& overload, const Call& call, const c10::Stack& stack, size_t begin, Plan& plan)
-      : overload_(overload), call_(call), stack_(stack), begin_(begin), plan_(plan) {}
+      : overload_(overload),
+        call_(call),
+        stack_(stack),
+        begin_(begin),
+        plan_(plan),
+        operand_types_(operand_types(overload, stack, begin)) {}
 
   // False with plan.reason set when a type has no form on the hardware.
   bool make(compiler::Graph& graph) {
@@ -138,10 +146,41 @@ class GraphMaker {
 
   compiler::ParamRef param(int32_t slot) const { return {slot, call_.param_dtypes[slot]}; }
 
-  static compiler::Arg constant(const c10::IValue& v) {
-    if (v.isDouble()) return v.toDouble();
-    if (v.isBool()) return v.toBool();
-    return v.toInt();
+  // As an operand of argument i, in the type that operands are converted to.
+  compiler::ParamRef param(int32_t slot, size_t i) {
+    const auto& to = operand_types_[i];
+    if (!to) return param(slot);
+    plan_.param_conversions.push_back({slot, call_.param_dtypes[slot], *to});
+    return {slot, param_dtype(*to)};
+  }
+
+  compiler::Arg constant(const c10::IValue& v, size_t i) const {
+    const auto& to = operand_types_[i];
+    if (!to) {
+      if (v.isDouble()) return v.toDouble();
+      if (v.isBool()) return v.toBool();
+      return v.toInt();
+    }
+    const at::Tensor converted =
+        at::scalar_tensor(v.toScalar(), v.isDouble() ? at::kDouble : at::kLong).to(*to);
+    if (c10::isFloatingType(*to)) return converted.item<double>();
+    return converted.item<int64_t>();
+  }
+
+  // The tensor of argument i behind the conversion: a value between two nodes.
+  ValueId converted(compiler::Graph& graph, ValueId from, size_t i) {
+    const auto& to = operand_types_[i];
+    if (from == kNoValue || !to) return from;
+    const auto id = static_cast<ValueId>(graph.values.size());
+    const std::vector<int64_t> sizes = graph.values[static_cast<size_t>(from)].type.sizes;
+    const c10::DimVector strides = c10::contiguous_strides(sizes);
+    graph.values.push_back({{*to_isa(*to), sizes, {strides.begin(), strides.end()}}, kNoValue});
+    compiler::Node node;
+    node.op = "aten::copy";
+    node.args = {compiler::Arg(kNoValue), compiler::Arg(from), compiler::Arg(false)};
+    node.results = {id};
+    graph.nodes.push_back(std::move(node));
+    return id;
   }
 
   bool append(compiler::Graph& graph, compiler::Node& node, size_t i, size_t functional_index) {
@@ -152,9 +191,9 @@ class GraphMaker {
         case TensorRef::Kind::kNone:
           return kNoValue;
         case TensorRef::Kind::kHostScalar:
-          return param(ref.index);
+          return param(ref.index, i);
         case TensorRef::Kind::kDevice:
-          return value_of(graph, ref.index, &ok);
+          return converted(graph, value_of(graph, ref.index, &ok), i);
       }
       return kNoValue;
     };
@@ -184,9 +223,9 @@ class GraphMaker {
         if (v.isNone())
           node.args.emplace_back(compiler::Optional{});
         else if (call_.scalar_slots[i] >= 0)
-          node.args.emplace_back(param(call_.scalar_slots[i]));
+          node.args.emplace_back(param(call_.scalar_slots[i], i));
         else
-          node.args.push_back(constant(v));
+          node.args.push_back(constant(v, i));
         break;
       case ArgKind::kScalarList: {
         std::vector<compiler::ParamRef> list;
@@ -244,6 +283,7 @@ class GraphMaker {
   const c10::Stack& stack_;
   const size_t begin_;
   Plan& plan_;
+  const OperandTypes operand_types_;
   std::vector<ValueId> value_of_tensor_;
   size_t list_position_ = 0;
 };
@@ -428,6 +468,8 @@ void run_plan(const std::shared_ptr<Plan>& shared_plan, const Overload& overload
   if (plan.kind == Plan::Kind::kProgram) {
     std::vector<at::Tensor> aside;
     if (!call.overlapping.empty()) copy_overlapping_aside(call, aside);
+    for (const Plan::ParamConversion& c : plan.param_conversions)
+      call.params[c.slot] = converted_param(call.params[c.slot], c.from, c.to);
     std::array<uint32_t, 4> philox{};
     if (overload.random) {
       std::optional<at::Generator> given;

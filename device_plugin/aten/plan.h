@@ -53,6 +53,13 @@ struct Plan : std::enable_shared_from_this<Plan> {
   c10::SmallVector<int32_t, 8> inputs;  // position of each program input among the tensors of the call
   c10::SmallVector<size_t, 8> input_bytes;
   int num_params = 0;
+  // Numbers that take the common type of the operands first.
+  struct ParamConversion {
+    int32_t slot = 0;
+    isa::Dtype from = isa::Dtype::kF32;
+    c10::ScalarType to = c10::ScalarType::Float;
+  };
+  c10::SmallVector<ParamConversion, 2> param_conversions;
   uint64_t random_words = 0;  // how far a call advances the generator
 
   PlanCache* cache = nullptr;  // that holds it, under ...

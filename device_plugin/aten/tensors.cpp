@@ -17,6 +17,7 @@
 #include <c10/util/Exception.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "device_plugin/aten/queue.h"
@@ -34,6 +35,8 @@ at::Tensor tensor_on(c10::DeviceIndex device, size_t bytes, c10::ScalarType dtyp
   return at::detail::make_tensor<c10::TensorImpl>(std::move(storage), kKeys,
                                                   c10::scalarTypeToTypeMeta(dtype));
 }
+
+bool has_elements(c10::IntArrayRef sizes) { return std::find(sizes.begin(), sizes.end(), 0) == sizes.end(); }
 
 void check_factory(std::optional<c10::Layout> layout, std::optional<bool> pin_memory) {
   TORCH_CHECK(layout.value_or(c10::Layout::Strided) == c10::Layout::Strided, "not simulated: layout ",
@@ -94,10 +97,11 @@ const at::Tensor& resize(const at::Tensor& self, c10::SymIntArrayRef sizes_sym,
   const auto sizes = C10_AS_INTARRAYREF_SLOW(sizes_sym);
   c10::TensorImpl* impl = self.unsafeGetTensorImpl();
   if (self.sizes() != sizes) {
-    impl->set_sizes_contiguous(sizes);
+    // The tensor stays what it is when the new size is impossible.
     const size_t bytes = at::detail::computeStorageNbytesContiguous(
         sizes, self.dtype().itemsize(), static_cast<size_t>(self.storage_offset()));
-    if (self.numel() > 0 && bytes > self.storage().nbytes()) resize_storage(self.storage(), bytes);
+    if (has_elements(sizes) && bytes > self.storage().nbytes()) resize_storage(self.storage(), bytes);
+    impl->set_sizes_contiguous(sizes);
   }
   if (memory_format) {
     TORCH_CHECK(*memory_format != c10::MemoryFormat::Preserve, "unsupported memory format option ",
@@ -125,11 +129,11 @@ at::Tensor& set_storage_offset(at::Tensor& self, at::Storage source, c10::SymInt
   }
   at::native::checkSetStorage(self, source, offset, sizes, strides);
   c10::TensorImpl* impl = self.unsafeGetTensorImpl();
-  impl->set_storage_offset(offset);
-  impl->set_sizes_and_strides(sizes, strides);
   const size_t bytes =
       at::detail::computeStorageNbytes(sizes, strides, self.dtype().itemsize(), static_cast<size_t>(offset));
-  if (self.numel() > 0 && bytes > self.storage().nbytes()) resize_storage(self.storage(), bytes);
+  if (has_elements(sizes) && bytes > self.storage().nbytes()) resize_storage(self.storage(), bytes);
+  impl->set_storage_offset(offset);
+  impl->set_sizes_and_strides(sizes, strides);
   return self;
 }
 
@@ -167,15 +171,15 @@ bool equal(const at::Tensor& self, const at::Tensor& other) {
 
 at::Tensor empty_on(c10::DeviceIndex device, c10::IntArrayRef sizes, c10::IntArrayRef strides,
                     c10::ScalarType dtype) {
-  at::Tensor result = tensor_on(device, extent_bytes(sizes, strides, c10::elementSize(dtype)), dtype);
+  const size_t bytes = at::detail::computeStorageNbytes(sizes, strides, c10::elementSize(dtype));
+  at::Tensor result = tensor_on(device, bytes, dtype);
   result.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
   return result;
 }
 
 at::Tensor empty_contiguous_on(c10::DeviceIndex device, c10::IntArrayRef sizes, c10::ScalarType dtype) {
-  size_t elements = 1;
-  for (int64_t s : sizes) elements *= static_cast<size_t>(s);
-  at::Tensor result = tensor_on(device, elements * c10::elementSize(dtype), dtype);
+  const size_t bytes = at::detail::computeStorageNbytesContiguous(sizes, c10::elementSize(dtype));
+  at::Tensor result = tensor_on(device, bytes, dtype);
   if (sizes.size() != 1 || sizes[0] != 0) result.unsafeGetTensorImpl()->set_sizes_contiguous(sizes);
   return result;
 }

@@ -56,11 +56,15 @@ class StandIns {
     if (!t.defined()) return t;
     at::Tensor& known = known_[t.unsafeGetTensorImpl()];
     if (known.defined()) return known;
-    if (!on_device(t)) {
-      known = t;  // a host scalar keeps its value and its place in promotion
+    // A host scalar keeps its value. Some shape functions refuse one beside tensors of another device, and
+    // others read Python's numbers.
+    if (!on_device(t) && (!device_.is_meta() || t.unsafeGetTensorImpl()->is_wrapped_number())) {
+      known = t;
       return known;
     }
-    known = shrunk_ ? small(t) : view_like(t);
+    known = !on_device(t) ? at::detail::empty_strided_meta({}, {}, t.scalar_type())
+            : shrunk_     ? small(t)
+                          : view_like(t);
     // Ones are in the domain of every function and a probability; zero is an index of every tensor with elements.
     if (!device_.is_meta() && known.numel() > 0) {
       if (c10::isFloatingType(t.scalar_type()) && non_overlapping_and_dense(known))

@@ -131,6 +131,10 @@ ValueId LowerContext::value_id(int i) const {
 }
 
 const TensorType& LowerContext::type(int i) const {
+  static const TensorType kFloatNumber{Dtype::kF32, {}, {}}, kIntNumber{Dtype::kI32, {}, {}};
+  if (const ParamRef* p = std::get_if<ParamRef>(&arg(i)))  // a 0-dim CPU tensor
+    return p->dtype == Dtype::kF32 ? kFloatNumber : kIntNumber;
+  if (constant(i)) return std::holds_alternative<double>(arg(i)) ? kFloatNumber : kIntNumber;
   return graph_.values.at(static_cast<size_t>(value_id(i))).type;
 }
 

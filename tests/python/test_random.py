@@ -1,6 +1,8 @@
 """Checklist rows 11 and 12: seeds and generator states."""
 
+import pytest
 import torch
+import torch.utils.checkpoint
 
 
 def test_row_12_manual_seed_reaches_the_device():
@@ -40,3 +42,59 @@ def test_distributions_have_the_right_moments():
     kept = torch.nn.functional.dropout(torch.ones(n, device="neuron"), 0.25).cpu()
     assert abs((kept == 0).float().mean() - 0.25) < 0.02
     torch.testing.assert_close(kept[kept != 0], torch.full_like(kept[kept != 0], 4 / 3))
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_checkpoint_repeats_the_mask_of_dropout(reentrant):
+    torch.manual_seed(5)
+    masks = []
+
+    def block(x):
+        y = torch.nn.functional.dropout(x, 0.5)
+        masks.append((y.detach() != 0).cpu())
+        return y * y
+
+    x = torch.ones(256, device="neuron", requires_grad=True)
+    y = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=reentrant)
+    torch.rand(8, device="neuron")
+    y.sum().backward()
+    assert len(masks) == 2
+    assert torch.equal(masks[0], masks[1])
+    torch.testing.assert_close(x.grad.cpu(), masks[0] * 8.0)
+    assert not torch.equal(masks[1], (torch.nn.functional.dropout(x, 0.5) != 0).cpu())
+
+
+def test_checkpoint_on_the_second_device_and_with_an_offset_state():
+    torch.manual_seed(6)
+    x = torch.ones(64, device="neuron:1", requires_grad=True)
+    y = torch.utils.checkpoint.checkpoint(torch.nn.functional.dropout, x, use_reentrant=False)
+    kept = (y != 0).cpu()
+    y.sum().backward()
+    assert torch.equal(x.grad.cpu() != 0, kept)
+
+
+def test_fork_rng_gives_the_state_back():
+    torch.manual_seed(7)
+    with torch.random.fork_rng(devices=[0, 1], device_type="neuron"):
+        forked = [torch.rand(8, device=f"neuron:{i}").cpu() for i in range(2)]
+    assert all(torch.equal(forked[i], torch.rand(8, device=f"neuron:{i}").cpu()) for i in range(2))
+
+
+def test_states_of_one_device():
+    for device in (1, "neuron:1", torch.device("neuron", 1)):
+        state = torch.neuron.get_rng_state(device)
+        first = torch.rand(8, device="neuron:1").cpu()
+        torch.neuron.set_rng_state(state, device)
+        assert torch.equal(first, torch.rand(8, device="neuron:1").cpu())
+        with torch.neuron.device(device):
+            assert torch.neuron.current_device() == 1
+    assert torch.neuron.current_device() == 0
+
+
+def test_seeds_outside_64_bits_are_refused():
+    for seed in (2**70, 2**64, -(2**63) - 1):
+        for function in (torch.manual_seed, torch.neuron.manual_seed, torch.neuron.manual_seed_all):
+            with pytest.raises((RuntimeError, ValueError), match="Overflow when unpacking long"):
+                function(seed)
+    torch.neuron.manual_seed(-1)
+    assert torch.neuron.initial_seed() == 2**64 - 1

@@ -15,13 +15,6 @@ Ex scaled(Pointwise& p, Ex b, int alpha) {
   return b * p[alpha];
 }
 
-// The argument; a number takes the type of the tensor beside it.
-Ex in_tensor_type(Pointwise& p, int arg) {
-  if (p.context.is_tensor(arg) || p.integral()) return p[arg];
-  Dtype type = p.context.type(1 - arg).dtype;
-  return isa::is_float(type) ? p.map.round_to(p[arg], type) : p[arg];
-}
-
 // Quotient or remainder. An integer 0 in a tensor of divisors stops the program; whoever builds the graph knows the
 // value of a number.
 template <ExprOp op>
@@ -29,8 +22,6 @@ Ex quotient(Pointwise& p) {
   LowerContext& c = p.context;
   if (p.integral() && c.is_tensor(1))
     c.check(c.in(1), "RuntimeError: ZeroDivisionError", [](Ex v) { return v == 0.0; });
-  if (op == ExprOp::kRemainder || op == ExprOp::kFmod)
-    return p.map.binary(op, in_tensor_type(p, 0), in_tensor_type(p, 1));
   return p.map.binary(op, p[0], p[1]);
 }
 
@@ -95,7 +86,7 @@ Ex clamp(Pointwise& p, int low, int high) {
 
 // x * log(y), 0 where x is 0, NaN where y is NaN
 Ex x_log_y(Pointwise& p, bool plus_one) {
-  Ex x = in_tensor_type(p, 0), y = in_tensor_type(p, 1);
+  Ex x = p[0], y = p[1];
   Ex product = x * (plus_one ? p.log1p(y) : p.log(y));
   return p.select(p.is_nan(y), y, p.select(x == 0.0, p.map.constant(0), product));
 }
@@ -210,17 +201,17 @@ TRNSIM_LOWER(std::vector<LowerRow>{
     {"aten::lerp.Tensor", pointwise<[](Pointwise& p) { return lerp(p); }>},
 
     {"aten::eq.Tensor", compare<ExprOp::kEq>},
-    {"aten::eq.Scalar", compare_number<ExprOp::kEq>},
+    {"aten::eq.Scalar", compare<ExprOp::kEq>},
     {"aten::ne.Tensor", compare<ExprOp::kNe>},
-    {"aten::ne.Scalar", compare_number<ExprOp::kNe>},
+    {"aten::ne.Scalar", compare<ExprOp::kNe>},
     {"aten::lt.Tensor", compare<ExprOp::kLt>},
-    {"aten::lt.Scalar", compare_number<ExprOp::kLt>},
+    {"aten::lt.Scalar", compare<ExprOp::kLt>},
     {"aten::le.Tensor", compare<ExprOp::kLe>},
-    {"aten::le.Scalar", compare_number<ExprOp::kLe>},
+    {"aten::le.Scalar", compare<ExprOp::kLe>},
     {"aten::gt.Tensor", compare<ExprOp::kGt>},
-    {"aten::gt.Scalar", compare_number<ExprOp::kGt>},
+    {"aten::gt.Scalar", compare<ExprOp::kGt>},
     {"aten::ge.Tensor", compare<ExprOp::kGe>},
-    {"aten::ge.Scalar", compare_number<ExprOp::kGe>},
+    {"aten::ge.Scalar", compare<ExprOp::kGe>},
     {"aten::logical_and", compare<ExprOp::kAnd>},
     {"aten::logical_or", compare<ExprOp::kOr>},
     {"aten::logical_xor", compare<ExprOp::kXor>},

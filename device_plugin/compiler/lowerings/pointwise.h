@@ -70,13 +70,4 @@ void compare(LowerContext& context) {
   pointwise<[](Pointwise& p) { return p.map.binary(op, p.raw(0), p.raw(1)); }>(context);
 }
 
-// The number takes the tensor's type before it is compared.
-template <ExprOp op>
-void compare_number(LowerContext& context) {
-  pointwise<[](Pointwise& p) {
-    Ex x = p.raw(0), y = p.raw(1);
-    return p.map.binary(op, x, x.dtype == Dtype::kF32 ? p.map.round_to(y, p.context.type(0).dtype) : y);
-  }>(context);
-}
-
 }  // namespace trnsim::compiler

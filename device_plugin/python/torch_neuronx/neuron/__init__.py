@@ -84,6 +84,13 @@ def init():
     _C.init()
 
 
+def __getattr__(name):
+    # A variable in other device modules; torch.utils.checkpoint keeps the random states of a device only if it is true.
+    if name == "_initialized":
+        return is_initialized()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 def _lazy_init():
     _C.init()
 

@@ -17,13 +17,18 @@ def _all():
     return range(_C.device_count())
 
 
+def _as_unsigned(seed):
+    return torch.Generator().manual_seed(int(seed)).initial_seed()  # with PyTorch's own limits and error
+
+
 def manual_seed(seed):
-    _C.manual_seed(_C.current_device(), int(seed) & 0xFFFFFFFFFFFFFFFF)
+    _C.manual_seed(_C.current_device(), _as_unsigned(seed))
 
 
 def manual_seed_all(seed):
+    seed = _as_unsigned(seed)
     for index in _all():
-        _C.manual_seed(index, int(seed) & 0xFFFFFFFFFFFFFFFF)
+        _C.manual_seed(index, seed)
 
 
 def seed():

@@ -1,0 +1,25 @@
+// What PyTorch's pointwise kernels do before they compute: every operand is converted to the common type of all.
+#pragma once
+
+#include <ATen/core/ivalue.h>
+#include <c10/core/ScalarType.h>
+#include <c10/util/SmallVector.h>
+
+#include <cstdint>
+#include <optional>
+
+#include "device_plugin/aten/op_table.h"
+#include "isa/dtype.h"
+
+namespace trnsim::aten {
+
+// Per argument the type it has to be converted to. Nothing: it is no operand, or the type it is computed in holds it
+// exactly as the common type would.
+using OperandTypes = c10::SmallVector<std::optional<c10::ScalarType>, 8>;
+OperandTypes operand_types(const Overload& overload, const c10::Stack& stack, size_t begin);
+
+// A parameter of a program in another type: float16 and bfloat16 travel as float32, small integers as int32.
+isa::Dtype param_dtype(c10::ScalarType type);
+uint32_t converted_param(uint32_t bits, isa::Dtype from, c10::ScalarType to);
+
+}  // namespace trnsim::aten

@@ -1,0 +1,157 @@
+"""Operands are converted to their common type before an operator computes, as on the CPU."""
+
+import itertools
+
+import pytest
+import torch
+
+INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
+FLOATS = [torch.float32, torch.float16, torch.bfloat16]
+TYPES = [torch.bool, *INTEGERS, *FLOATS]
+INTEGER_VALUES = [7, -200, 257, 1001, -3, 2049, 300, -995]
+FLOAT_VALUES = [0.7, 3.5, -2.75, 257.0, 2049.0, -1001.0, 60000.0, 0.3]
+SINGLES = {False: [-200, 300, 70000], True: [0.1, 2049.0, 70000.0]}
+OPERATORS = {
+    "add": torch.add,
+    "sub": torch.sub,
+    "mul": torch.mul,
+    "div": torch.div,
+    "floor": lambda a, b: torch.div(a, b, rounding_mode="floor"),
+    "trunc": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
+    "remainder": torch.remainder,
+    "fmod": torch.fmod,
+    "maximum": torch.maximum,
+    "fmin": torch.fmin,
+    "fmax": torch.fmax,
+    "copysign": torch.copysign,
+    "eq": torch.eq,
+    "gt": torch.gt,
+    "le": torch.le,
+    "logical_and": torch.logical_and,
+    "bitwise_xor": torch.bitwise_xor,
+    "clamp_min": lambda a, b: torch.clamp(a, min=b) if isinstance(b, torch.Tensor) else a,
+}
+
+
+def values(dtype, device):
+    plain = FLOAT_VALUES if dtype.is_floating_point else INTEGER_VALUES
+    return torch.tensor(plain, dtype=torch.float64 if dtype.is_floating_point else torch.int64).to(dtype).to(device)
+
+
+def outcome(function, a, b):
+    try:
+        return function(a, b).cpu()
+    except (RuntimeError, TypeError) as error:
+        return type(error)
+
+
+def assert_as_on_cpu(function, a, b, device_a, device_b, case):
+    expected, found = outcome(function, a, b), outcome(function, device_a, device_b)
+    if isinstance(expected, type) or isinstance(found, type):
+        # A division by an integer 0 that is met in the values has its own class of error on the device.
+        assert isinstance(expected, type) and isinstance(found, type), f"{case}: {found} instead of {expected}"
+        return
+    assert found.dtype == expected.dtype, case
+    wide = expected.to(torch.float64)
+    tolerance = torch.finfo(expected.dtype).eps if expected.dtype.is_floating_point else 0
+    torch.testing.assert_close(
+        found.to(torch.float64), wide, rtol=tolerance, atol=0, equal_nan=True, msg=lambda m: f"{case}: {m}"
+    )
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_tensors_of_two_types(name):
+    for first, second in itertools.product(TYPES, TYPES):
+        a, b = values(first, "cpu"), values(second, "cpu").flip(0)
+        assert_as_on_cpu(OPERATORS[name], a, b, a.to("neuron"), b.to("neuron"), (name, first, second))
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+@pytest.mark.parametrize("kind", ["number", "host", "device"])
+def test_a_tensor_and_a_single_element(name, kind):
+    for dtype, floating in itertools.product(TYPES, (False, True)):
+        for number in SINGLES[floating]:
+            a = values(dtype, "cpu")
+            b = number if kind == "number" else torch.tensor(number)
+            device_b = b.to("neuron") if kind == "device" else b
+            assert_as_on_cpu(OPERATORS[name], a, b, a.to("neuron"), device_b, (name, dtype, number))
+
+
+def tensor(data, dtype=None):
+    return torch.tensor(data, dtype=dtype, device="neuron")
+
+
+@pytest.mark.parametrize(
+    "dtype, number", [(torch.uint8, 300), (torch.uint8, -1), (torch.int8, 200), (torch.int16, 70000)]
+)
+def test_a_number_beyond_an_integer_type_wraps(dtype, number):
+    wrapped = torch.tensor(number).to(dtype).item()
+    x = tensor([wrapped, 7], dtype)
+    host = x.cpu()
+    assert (x == number).tolist() == [True, False]
+    assert (x >= number).tolist() == (host >= number).tolist()
+    assert (x // number).tolist() == (host // number).tolist()
+    assert torch.remainder(x, number).tolist() == torch.remainder(host, number).tolist()
+    assert (number - x).tolist() == (number - host).tolist()
+
+
+def test_16_bit_unsigned_numbers():
+    single = torch.tensor(54548, dtype=torch.uint16)
+    x = torch.tensor([-995], dtype=torch.int16)
+    assert torch.fmax(x.to("neuron"), single.to("neuron")).tolist() == torch.fmax(x, single).tolist() == [-995]
+
+
+def test_a_repeated_call_with_another_number_is_converted_too():
+    x = tensor([0.1, 0.2], torch.float16)
+    assert (x == 0.1).tolist() == [True, False]
+    assert (x == 0.2).tolist() == [False, True]
+
+
+def test_in_place_computes_in_the_common_type():
+    for x in (torch.tensor([2049.0, 0.1], dtype=torch.float16), torch.tensor([3.7, 0.1], dtype=torch.bfloat16)):
+        for other in (torch.tensor([2049.0, 7.3]), torch.tensor([2049, 7])):
+            expected = x.clone().sub_(other)
+            assert torch.equal(x.to("neuron").sub_(other.to("neuron")).cpu(), expected)
+
+
+def host_single_cases():
+    x = torch.tensor([0.5, -1.5, 2.0])
+    s = torch.tensor(-0.75)
+    nn = torch._C._nn  # torch.nn.functional expands the target on its own device
+    return {
+        "dist": lambda d: torch.dist(x.to(d), torch.tensor(0.0)),
+        "dist, first": lambda d: torch.dist(s, x.to(d)),
+        "copysign": lambda d: torch.copysign(x.to(d), s),
+        "copysign, first": lambda d: torch.copysign(s, x.to(d)),
+        "floor_divide, first": lambda d: torch.floor_divide(s, x.to(d)),
+        "lerp": lambda d: torch.lerp(x.to(d), x.to(d) + 1, s),
+        "addcmul": lambda d: torch.addcmul(x.to(d), s, x.to(d)),
+        "addcdiv": lambda d: torch.addcdiv(x.to(d), x.to(d), s),
+        "where": lambda d: torch.where(x.to(d) > 0, x.to(d), s),
+        "masked_fill": lambda d: x.to(d).masked_fill(x.to(d) > 0, s),
+        "clamp": lambda d: torch.clamp(x.to(d), s, torch.tensor(1.0)),
+        "isclose": lambda d: torch.isclose(x.to(d), torch.tensor(0.5)),
+        "mse_loss": lambda d: nn.mse_loss(x.to(d), s),
+        "smooth_l1_loss": lambda d: nn.smooth_l1_loss(x.to(d), s, 0),
+        "huber_loss": lambda d: nn.huber_loss(x.to(d), s, 2),
+        "index_fill": lambda d: x.to(d).index_fill(0, torch.tensor([1]).to(d), s),
+        "pow": lambda d: torch.pow(x.to(d), torch.tensor(2.0)),
+        "pow, first": lambda d: torch.pow(torch.tensor(2.0), x.to(d)),
+        "xlogy": lambda d: torch.xlogy(x.to(d), torch.tensor(2.0)),
+        "logaddexp": lambda d: torch.logaddexp(s, x.to(d)),
+        "hypot": lambda d: torch.hypot(s, x.to(d)),
+        "atan2": lambda d: torch.atan2(s, x.to(d)),
+        "heaviside": lambda d: torch.heaviside(x.to(d), s),
+        "nextafter": lambda d: torch.nextafter(x.to(d), s),
+        "fmod": lambda d: torch.fmod(x.to(d), s),
+        "in place": lambda d: x.to(d).mul_(s).add_(s),
+    }
+
+
+@pytest.mark.filterwarnings("ignore:Using a target size", "ignore:neuron")
+@pytest.mark.parametrize("case", host_single_cases())
+def test_a_single_element_on_the_host_beside_device_tensors(case):
+    function = host_single_cases()[case]
+    result = function("neuron")
+    assert result.device.type == "neuron"
+    torch.testing.assert_close(result.cpu(), function("cpu"))
