@@ -35,6 +35,11 @@ std::pair<std::string, std::string> index_check_note(uint32_t location, const In
   return {key_of(location), text};
 }
 
+bool checks_indices(const std::vector<std::pair<std::string, std::string>>& notes, uint32_t location) {
+  const std::string key = key_of(location);
+  return std::any_of(notes.begin(), notes.end(), [&](const auto& note) { return note.first == key; });
+}
+
 std::string explain_index(const std::vector<std::pair<std::string, std::string>>& notes, uint32_t location,
                           int64_t row, int64_t rows) {
   const std::string key = key_of(location);

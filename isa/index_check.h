@@ -28,6 +28,9 @@ struct IndexCheck {
 // The note about the instructions of one source location.
 std::pair<std::string, std::string> index_check_note(uint32_t location, const IndexCheck& check);
 
+// Whether the instructions of a source location check indices.
+bool checks_indices(const std::vector<std::pair<std::string, std::string>>& notes, uint32_t location);
+
 // The words for row number `row` of a table of `rows` rows; empty when no note speaks of the location.
 std::string explain_index(const std::vector<std::pair<std::string, std::string>>& notes, uint32_t location,
                           int64_t row, int64_t rows);

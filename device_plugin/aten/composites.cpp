@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/native_batch_norm_backward.h>
+#include <ATen/ops/one_hot_native.h>
 #include <ATen/ops/zeros_like.h>
 #include <torch/library.h>
 
@@ -88,6 +89,14 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm_backward(
                                         save_var, update, eps, output_mask);
 }
 
+// Where the number of classes comes from the values, they are read anyway. A number that is given stands, and the
+// program checks the values.
+Tensor one_hot(const Tensor& self, int64_t num_classes) {
+  if (num_classes == -1 && self.numel() > 0)
+    TORCH_CHECK(self.min().item<int64_t>() >= 0, "Class values must be non-negative.");
+  return at::native::one_hot(self, num_classes);
+}
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
@@ -96,6 +105,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_thnn_fused_gru_cell", &gru_cell);
   m.impl("_thnn_fused_gru_cell_backward", &gru_cell_backward);
   m.impl("batch_norm_backward", &batch_norm_backward);
+  m.impl("one_hot", &one_hot);
 }
 
 }  // namespace trnsim::aten

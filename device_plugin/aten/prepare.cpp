@@ -104,11 +104,12 @@ bool is_bool(const c10::IValue& v) {
   return v.isTensor() ? v.toTensor().scalar_type() == at::kBool : v.isBool();
 }
 
-// Integer quotients and remainders: no booleans, and no zero where the call knows the divisor.
+// Integer quotients and remainders: no booleans, and no zero that divides something where the call knows the divisor.
 void check_division(c10::Stack& stack, size_t begin, const char* kernel) {
   const c10::IValue &a = stack[begin], &b = stack[begin + 1];
   if (!is_integer(a) || !is_integer(b)) return;
   TORCH_CHECK_NOT_IMPLEMENTED(!is_bool(a) || !is_bool(b), '"', kernel, "\" not implemented for 'Bool'");
+  if (a.isTensor() && a.toTensor().numel() == 0) return;
   if (const auto divisor = integer_of(b)) TORCH_CHECK(*divisor != 0, "ZeroDivisionError");
 }
 
@@ -176,8 +177,25 @@ void check_masked_scatter(c10::Stack& stack, size_t begin) {  // (self, mask, so
               mask);
 }
 
+// No program runs for rows without elements, and yet their indices have a range.
+void check_empty_rows(const at::Tensor& table, int64_t dim, const at::Tensor& index) {
+  if (table.numel() != 0 || index.numel() == 0) return;
+  const int64_t size = table.dim() == 0 ? 1 : table.size(dim);
+  const at::Tensor host = index.to(at::kCPU, at::kLong).contiguous();
+  for (int64_t n = 0; n < host.numel(); ++n) {
+    const int64_t id = host.const_data_ptr<int64_t>()[n];
+    TORCH_CHECK(id >= 0 && id < size, "INDICES element is out of DATA bounds, id=", id, " axis_dim=", size);
+  }
+}
+
+void check_index_select(c10::Stack& stack, size_t begin) {  // (self, dim, index)
+  check_empty_rows(stack[begin].toTensor(), stack[begin + 1].toInt(), stack[begin + 2].toTensor());
+}
+
 void check_embedding(c10::Stack& stack, size_t begin) {  // (weight, indices, ..)
-  TORCH_CHECK(stack[begin].toTensor().dim() == 2, "'weight' must be 2-D");
+  const at::Tensor& weight = stack[begin].toTensor();
+  TORCH_CHECK(weight.dim() == 2, "'weight' must be 2-D");
+  check_empty_rows(weight, 0, stack[begin + 1].toTensor());
 }
 
 }  // namespace
@@ -216,6 +234,7 @@ PrepareFn prepare_for(const std::string& functional) {
       {"aten::bucketize.Tensor", &check_bucketize},
       {"aten::masked_scatter", &check_masked_scatter},
       {"aten::embedding", &check_embedding},
+      {"aten::index_select", &check_index_select},
   };
   if (const auto it = checks.find(functional); it != checks.end()) return it->second;
   return nullptr;

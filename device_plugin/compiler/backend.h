@@ -68,6 +68,10 @@ constexpr int kNumProcs = isa::kNumEngines + isa::kNumDmaQueues;  // things that
 
 // Passes, in this order. Each reads and rewrites `TileProgram::code`.
 
+// Takes out what only writes tiles that nothing reads afterwards. Of a gather that checks indices the check is
+// the effect: it stays.
+void remove_unread(TileProgram& tiles);
+
 // Decides which loops stay loops (marks the others `unrolled`) and writes their copies; takes the
 // declarations of `rolled` over.
 TileProgram expand_loops(TileProgram& rolled);

@@ -503,6 +503,8 @@ void TileBuilder::add_work(uint64_t flops, uint64_t hbm_bytes) {
   impl_->tiles.program.hbm_bytes += hbm_bytes;
 }
 
+void TileBuilder::remove_unread() { compiler::remove_unread(impl_->tiles); }
+
 std::string TileBuilder::text() const { return tile_program_text(impl_->tiles); }
 
 isa::Program TileBuilder::finish() {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "isa/index_check.h"
 #include "isa/table.h"
 
 namespace trnsim::check {
@@ -352,6 +353,8 @@ void Checker::tell_never_read() {
       self.engine = e;
       self.index = n;
       const Instruction& i = program_.streams[e][n];
+      // The range check of the DMA engine is what such a gather is for.
+      if (i.opcode == Opcode::kDmaGather && isa::checks_indices(program_.notes, i.location)) continue;
       const Operand o = operand_of(i.dst.present() ? i.dst : i.aux, Use::kWrite, OperandName::kDst);
       add(Kind::kNeverRead, ErrorClass::kUserError,
           "never read: nothing reads what " + label(self) + " writes to " +

@@ -162,6 +162,24 @@ def test_the_device_goes_on_after_a_refused_index():
 def test_one_hot():
     for bad in (5, -1):
         assert is_error(outcome(lambda d, b=bad: F.one_hot(index(d, b), 5), "neuron"))
+    negative = outcome(lambda d: F.one_hot(index(d, -1)), "neuron")
+    assert negative == (RuntimeError, "Class values must be non-negative.")
+    assert F.one_hot(index("neuron", 3)).tolist() == F.one_hot(index("cpu", 3)).tolist()
+
+
+@pytest.mark.parametrize("bad", [-1, 2, 3])
+def test_indices_of_rows_without_elements(bad):
+    functions = (
+        lambda d: torch.empty(3, 0, device=d).index_select(0, index(d, bad)),
+        lambda d: torch.empty(0, 3, device=d).index_select(1, index(d, bad)),
+        lambda d: F.embedding(index(d, bad), torch.empty(3, 0, device=d)),
+    )
+    for function in functions:
+        actual, expected = outcome(function, "neuron"), outcome(function, "cpu")
+        if is_error(expected):
+            assert actual == expected
+        else:
+            assert actual.shape == expected.shape
 
 
 def test_masked_scatter_with_a_short_source():
@@ -172,6 +190,27 @@ def test_masked_scatter_with_a_short_source():
 
     actual, expected = outcome(run, "neuron"), outcome(run, "cpu")
     assert actual[0] is expected[0] and expected[1] in actual[1]
+
+
+EVERYDAY_PROGRAMS = """
+import torch
+x = torch.randn(8, 10, device="neuron", requires_grad=True)
+t = torch.randint(0, 10, (8,), device="neuron")
+torch.nn.functional.cross_entropy(x, t).backward()
+i = torch.arange(1, 20, device="neuron")
+for f in (torch.remainder, torch.fmod, torch.floor_divide):
+    f(i, i.flip(0)), f(x, x + 1)
+for m in (x.detach(), i):
+    m.sort(), m.topk(3), m.argmax(), m.cumsum(0)
+x.bfloat16() / 2.5
+torch.neuron.synchronize()
+"""
+
+
+def test_checked_programs_are_clean(run_python):
+    """What the compiler writes stands up to the checkers: nothing but the check of an index goes unread."""
+    done = run_python(EVERYDAY_PROGRAMS, TRNSIM_CHECK="strict")
+    assert "never read" not in done.stdout + done.stderr
 
 
 # ---- distributions -----------------------------------------------------------------------------------------------
@@ -224,6 +263,9 @@ def test_integer_division(name, dtype):
     for number in (3, 0, True, False):
         found.append((lambda d, n=number: quotient(values(d, 1)[0], n), f"number {number}"))
     found.append((lambda d: 5 % values(d, 0)[1], "of a number"))
+    for number in (3, 0):
+        found.append((lambda d, n=number: quotient(values(d, 1)[0][:0], n), f"nothing by {number}"))
+    found.append((lambda d: quotient(values(d, 1)[0][:0], values(d, 0)[1][5:]), "nothing by a tensor of 0"))
     for function, what in found:
         actual, expected = outcome(function, "neuron"), outcome(function, "cpu")
         if is_error(expected):

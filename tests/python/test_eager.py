@@ -279,3 +279,13 @@ def test_batch_norm_updates_its_statistics_only_in_training():
         model(data)
     torch.testing.assert_close(device.running_mean.cpu(), host.running_mean)
     torch.testing.assert_close(device.running_var.cpu(), host.running_var)
+
+
+def test_running_sums_do_not_stall():
+    """A float32 sum stands still at 2^24 when ones are added to it; the CPU sums rows in double precision."""
+    steps = torch.ones(3, 5000)
+    steps[1, 0], steps[2, 4000] = 2.0**24, float("inf")
+    steps[2, 4500] = -float("inf")
+    scaled = torch.randn(4, 5000, generator=torch.Generator().manual_seed(1)) * torch.logspace(-4, 6, 5000)
+    for m in (steps, scaled):
+        torch.testing.assert_close(m.to("neuron").cumsum(1).cpu(), m.cumsum(1), rtol=3e-7, atol=1e-5, equal_nan=True)

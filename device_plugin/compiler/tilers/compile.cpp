@@ -30,6 +30,7 @@ isa::Program compile_kernels(const KernelList& list, const TileOptions& options,
     if (i < list.locations.size()) tile.set_location("", 0, list.locations[i]);
     std::visit(Dispatch{context, tile}, list.kernels[i]);
   }
+  tile.remove_unread();
   if (tile_text) *tile_text = tile.text();
   return tile.finish();
 }

@@ -58,6 +58,52 @@ Access scan_floats(TileBuilder& tile, const Access& x, ReduceOp op, const Access
   return r;
 }
 
+// The running state of a row of FP32 sums: high + low.
+struct SumCarry {
+  Access high, low;
+};
+
+// FP32 sums as good as those of an accumulator of twice the width, in which long rows do not stall (Ogita, Rump, Oishi:
+// "Accurate sum and dot product"): the scan rounds at every step, what each step lost is exact, and is summed as well.
+// Where infinity or NaN is on the way, the loss is NaN, and the plain sum is the result.
+Access scan_sums(TileBuilder& tile, const Access& x, SumCarry& carry) {
+  const int partitions = x.num_partitions;
+  const auto n = static_cast<int64_t>(x.size[0]);
+  const auto fresh = [&](int64_t size) { return tile.sbuf(partitions, {size}, Dtype::kF32); };
+  Access sums = fresh(n + 1);  // behind the sum so far
+  const Access start = slice(sums, 0, 0, 1), before = slice(sums, 0, 0, n), after = slice(sums, 0, 1, n);
+  const Access last = slice(sums, 0, n, 1);
+  const bool first = !carry.high.present();
+  if (first) {
+    tile.memset(start, 0);
+  } else {
+    tile.copy(start, carry.high);
+  }
+  Access zero = fresh(1);
+  tile.memset(zero, 0);
+  zero.size[0] = static_cast<uint32_t>(n);
+  zero.step[0] = 0;
+  tile.scan(after, x, zero, AluOp::kAdd, AluOp::kAdd, TileBuilder::column(start));
+  const Access arrived = fresh(n), kept = fresh(n), lost = fresh(n);
+  tile.tensor_tensor(arrived, after, before, AluOp::kSubtract);
+  tile.tensor_tensor(kept, after, arrived, AluOp::kSubtract);
+  tile.tensor_tensor(kept, before, kept, AluOp::kSubtract);
+  tile.tensor_tensor(arrived, x, arrived, AluOp::kSubtract);
+  tile.tensor_tensor(lost, kept, arrived, AluOp::kAdd);
+  const Access low = fresh(n), whole = fresh(n), finite = tile.sbuf(partitions, {n}, Dtype::kU8);
+  tile.scan(low, lost, zero, AluOp::kAdd, AluOp::kAdd,
+            first ? TileBuilder::imm(0) : TileBuilder::column(carry.low));
+  tile.tensor_tensor(whole, after, low, AluOp::kAdd);
+  tile.tensor_tensor(finite, low, low, AluOp::kEqual);
+  // The carry again as a rounded sum and what that lost, so that the second part stays small.
+  carry.low = fresh(1);
+  tile.tensor_tensor(carry.low, slice(whole, 0, n - 1, 1), last, AluOp::kSubtract);
+  tile.tensor_tensor(carry.low, slice(low, 0, n - 1, 1), carry.low, AluOp::kSubtract);
+  tile.copy_predicated(after, whole, finite);
+  carry.high = last;
+  return after;
+}
+
 // Integers: doubling steps on GpSimd, which is exact; the scan instruction goes through FP32.
 Access scan_integers(TileBuilder& tile, const Access& x, ReduceOp op, const Access& carry) {
   AluOp alu = alu_of(op);
@@ -114,13 +160,16 @@ void tile_scan(const ScanKernel& kernel, const KernelContext& context, TileBuild
   for (const Box& part : choose_partitions(box, AxisRole::kKept, 2, 1)) {
     for_each_piece(part, AxisRole::kKept, 1, 0, [&](const Box& row) {
       Access carry;
+      SumCarry sum;
       for_each_piece(row, AxisRole::kReduced, kPiece, 1, [&](const Box& piece) {
         int partitions = static_cast<int>(piece.product(AxisRole::kPartition));
         int64_t n = piece.product(AxisRole::kReduced);
         Access x = tile.sbuf(partitions, {n}, tile_dtype(input.dtype));
         tile.load(x, hbm_view(context, piece.views[0]));
         Access r;
-        if (floats) {
+        if (kernel.op == ReduceOp::kSum && out.dtype == Dtype::kF32) {
+          r = scan_sums(tile, x, sum);
+        } else if (floats) {
           r = scan_floats(tile, x, kernel.op, carry);
         } else {
           if (x.dtype != Dtype::kI32) {

@@ -181,6 +181,43 @@ TEST_CASE("matrix products with the same stationary tile load it once") {
   check_valid(program);
 }
 
+TEST_CASE("instructions whose results nothing reads are taken out") {
+  TileBuilder b("unread");
+  Access in = b.tensor("in0", isa::TensorKind::kInput, Dtype::kF32, {128, 64});
+  Access out = b.tensor("out0", isa::TensorKind::kOutput, Dtype::kF32, {128, 64});
+  auto tile = [&] { return b.sbuf(128, {64}, Dtype::kF32); };
+  int unread = 0;
+  Access x = tile(), y = tile(), z = tile(), sum = tile(), mask = b.sbuf(128, {64}, Dtype::kU8);
+  b.load(x, in);
+  b.copy(y, x), ++unread;  // only for what is taken out itself
+  b.tensor_tensor(z, y, y, AluOp::kMultiply), ++unread;
+  b.memset(slice(y, 0, 0, 32), 1), ++unread;  // written once more before anything reads it
+  b.memset(slice(y, 0, 32, 32), 2);
+  b.memset(slice(y, 0, 0, 32), 3);
+  b.tensor_scalar(mask, x, AluOp::kGreater, TileBuilder::imm(0));
+  b.copy_predicated(y, x, mask);  // keeps a part of what was there
+  b.memset(sum, 0);
+  Access first = tile(), carried = tile();
+  b.copy(carried, x);
+  b.loop(4, [&] {
+    b.tensor_tensor(sum, sum, carried, AluOp::kAdd);
+    b.copy(carried, y);  // for the next iteration
+    b.copy(first, y), ++unread;
+  });
+  b.copy_predicated(y, sum, mask), ++unread;
+  b.store(out, sum);
+  Access index = b.sbuf(1, {1}, Dtype::kI32);
+  b.memset(index, 0);
+  b.gather(b.sbuf(1, {1, 64}, Dtype::kF32), in, index), ++unread;
+  b.check_indices({{{128, "IndexError: {}"}}});
+  b.gather(b.sbuf(1, {1, 64}, Dtype::kF32), in, index);
+  b.copy(z, x), ++unread;
+  const int before = b.num_instructions();
+  b.remove_unread();
+  CHECK(before - b.num_instructions() == unread);
+  check_valid(b.finish());
+}
+
 TEST_CASE("compile times", "[.benchmark]") {
   auto time_us = [](auto&& fn, int repeat) {
     auto start = std::chrono::steady_clock::now();
