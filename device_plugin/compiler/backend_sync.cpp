@@ -373,7 +373,9 @@ class Analysis {
   void place(Access& a) const {
     if (!a.present() || a.space == Space::kHbm) return;
     a.offset += allocation_.offset[a.tensor];
-    a.tensor = 0;
+    // The number of the buffer, for the checkers; copies of a loop share the buffers of the first.
+    const TileInfo& tile = program_.tiles[a.tensor];
+    a.tensor = 1 + (tile.loop >= 0 ? tile.twin : a.tensor);
   }
 
   // Loops that are over before instruction k and count behind ordinal `o` of their procs.

@@ -242,7 +242,7 @@ void Checker::process(Engine engine, uint32_t index, const chip::RegisterView& r
   }
   const Epoch self = order_.start(engine, index, order_.agent_of(i, engine));
   if (touches_memory(i)) {
-    if (i.is_dma() && i.dge == isa::DgeMode::kStatic) check_ring(i, self);
+    if (i.is_dma()) check_ring(i, self);
     touch(i, self, registers);
   }
   if (i.sync.update == isa::SemOp::kNone) return;
@@ -332,16 +332,19 @@ bool Checker::in_bounds(const Access& a, int64_t move) {
   return true;
 }
 
-// Nothing holds a trigger of prebuilt descriptors back: the program must not queue more than the ring takes.
+// The program itself must not queue more than the ring takes: the trigger, and all that comes behind it, then
+// stands still until a transfer is over.
 void Checker::check_ring(const Instruction& i, const Epoch& self) {
   const int64_t in_flight =
       int64_t{self.clock} - int64_t{order_.clock(static_cast<Engine>(self.engine))[self.agent]};
   if (in_flight <= options_.ring_transfers || !is_new(Kind::kRingOverflow, self, self)) return;
-  add(Kind::kRingOverflow, ErrorClass::kIllegalOnHardware,
+  add(Kind::kRingOverflow, ErrorClass::kUserError,
       "descriptor ring overflow: " + label(self) + " queues transfer " + std::to_string(in_flight) +
           " without a wait for the ones before it, the ring of queue " + std::to_string(i.queue) + " holds " +
           std::to_string(options_.ring_transfers) +
-          " (dma.queue_depth); wait for earlier transfers, or use more queues",
+          " (dma.queue_depth); the stream stands still until one is over. Wait for earlier transfers, or use "
+          "more "
+          "queues",
       self);
 }
 

@@ -54,6 +54,9 @@ enum class Kind : uint8_t {
   kEndless,
 };
 
+// Wasteful or suspicious, but no fault: a warning under strict checks too.
+constexpr bool is_advice(Kind k) { return k == Kind::kNeverRead || k == Kind::kRingOverflow; }
+
 struct Finding {
   Kind kind = Kind::kRace;
   isa::ErrorClass error_class = isa::ErrorClass::kUserError;

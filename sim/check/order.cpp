@@ -22,7 +22,7 @@ void Order::begin(const isa::Program& program) {
       dma_agent_[e][i.queue] = static_cast<uint8_t>(agents_++);
     }
   }
-  lanes_ = (agents_ + 7) / 8 * 8;
+  lanes_ = static_cast<size_t>(agents_ + 7) / 8 * 8;
   completed_.assign(static_cast<size_t>(agents_), Clock{});
   for (size_t e = 0; e < program.streams.size(); ++e) {
     for (const isa::Instruction& i : program.streams[e]) {
@@ -50,10 +50,9 @@ void Order::begin(const isa::Program& program) {
   }
 }
 
-void Order::join(isa::Engine engine, const Clock& other) {
-  Clock& own = clocks_[static_cast<size_t>(engine)];
-  for (int a = 0; a < lanes_; ++a)
-    own[static_cast<size_t>(a)] = std::max(own[static_cast<size_t>(a)], other[static_cast<size_t>(a)]);
+void Order::join(isa::Engine engine, const uint32_t* other) {
+  uint32_t* own = clocks_[static_cast<size_t>(engine)].data();
+  for (size_t a = 0; a < lanes_; ++a) own[a] = std::max(own[a], other[a]);
 }
 
 void Order::wait(isa::Engine engine, uint8_t semaphore, int64_t threshold) {
@@ -66,7 +65,7 @@ void Order::wait(isa::Engine engine, uint8_t semaphore, int64_t threshold) {
   Clock& own = clocks_[static_cast<size_t>(engine)];
   // Whoever knows the update knows what lies behind it.
   if (own[c.agent] >= found->self) return;
-  join(engine, c.snapshots[found->snapshot - c.dropped_snapshots]);
+  join(engine, c.snapshots.data() + (found->snapshot - c.dropped_snapshots) * lanes_);
   own[c.agent] = std::max(own[c.agent], found->self);
   own[c.issuer] = std::max(own[c.issuer], found->issuer);
   ++version_[static_cast<size_t>(engine)];
@@ -77,7 +76,7 @@ void Order::wait(isa::Engine engine, uint8_t semaphore, const Guarantee* list, s
   for (size_t g = 0; g < n; ++g) {
     const auto& clocks = c.by_agent[list[g].agent];
     if (list[g].count == 0 || list[g].count > clocks.size()) continue;
-    join(engine, clocks[list[g].count - 1]);
+    join(engine, clocks[list[g].count - 1].data());
     ++version_[static_cast<size_t>(engine)];
   }
 }
@@ -94,9 +93,8 @@ Epoch Order::start(isa::Engine engine, uint32_t index, uint8_t agent) {
   self.clock = ++issued_[agent];
   Clock& done = completed_[agent];
   if (seen_version_[agent] != version_[e]) {
-    for (int a = 0; a < lanes_; ++a)
-      done[static_cast<size_t>(a)] =
-          std::max(done[static_cast<size_t>(a)], clocks_[e][static_cast<size_t>(a)]);
+    const Clock& own_clock = clocks_[e];
+    for (size_t a = 0; a < lanes_; ++a) done[a] = std::max(done[a], own_clock[a]);
     seen_version_[agent] = version_[e];
     ++version_[agent];
   }
@@ -120,24 +118,25 @@ void Order::update(const Epoch& self, uint8_t semaphore, isa::SemOp op, int32_t 
   }
   const uint64_t version = version_[self.agent];
   if (c.snapshots.empty() || c.version != version) {
-    c.snapshots.push_back(after);
+    c.snapshots.insert(c.snapshots.end(), after.begin(), after.begin() + static_cast<int64_t>(lanes_));
     c.version = version;
   }
   Entry entry;
   entry.total = c.value;
   entry.self = self.clock;
   entry.issuer = after[self.engine];
-  entry.snapshot = c.dropped_snapshots + static_cast<uint32_t>(c.snapshots.size()) - 1;
+  entry.snapshot = c.dropped_snapshots + static_cast<uint32_t>(c.snapshots.size() / lanes_) - 1;
   c.entries.push_back(entry);
   if (c.entries.size() >= 2 * kKeptUpdates) forget_old(c);
 }
 
-void Order::forget_old(Counter& c) {
+void Order::forget_old(Counter& c) const {
   const size_t drop = c.entries.size() - kKeptUpdates;
   c.entries.erase(c.entries.begin(), c.entries.begin() + static_cast<int64_t>(drop));
   c.dropped_entries += drop;
   const uint32_t first = c.entries.front().snapshot;
-  c.snapshots.erase(c.snapshots.begin(), c.snapshots.begin() + (first - c.dropped_snapshots));
+  c.snapshots.erase(c.snapshots.begin(),
+                    c.snapshots.begin() + static_cast<int64_t>((first - c.dropped_snapshots) * lanes_));
   c.dropped_snapshots = first;
 }
 

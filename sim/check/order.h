@@ -91,7 +91,7 @@ class Order {
     int64_t value = 0;
     // Counted: the updates still kept, and the clocks they refer to, both numbered from the first of the run.
     std::vector<Entry> entries;
-    std::vector<Clock> snapshots;
+    std::vector<uint32_t> snapshots;  // lanes_ values each
     uint64_t dropped_entries = 0;
     uint32_t dropped_snapshots = 0;
     uint64_t version = 0;
@@ -99,11 +99,11 @@ class Order {
     std::vector<std::vector<Clock>> by_agent;
   };
 
-  void join(isa::Engine engine, const Clock& other);
-  static void forget_old(Counter& c);
+  void join(isa::Engine engine, const uint32_t* other);
+  void forget_old(Counter& c) const;
 
   int agents_ = 0;
-  int lanes_ = 0;  // agents_ rounded up
+  size_t lanes_ = 0;  // agents_ rounded up
   std::array<std::array<uint8_t, isa::kNumDmaQueues>, isa::kNumEngines> dma_agent_{};
   std::array<uint8_t, kMaxAgents> issuer_{};
   std::array<Clock, isa::kNumEngines> clocks_{};

@@ -200,7 +200,7 @@ void Checker::sort_finds() {
 }
 
 void Checker::unwritten(const Access& a, const Place& place) {
-  if (!is_new(Kind::kUnwritten, a.self, a.self)) return;
+  if (too_early_.size() >= kMaxFindings || !is_new(Kind::kUnwritten, a.self, a.self)) return;
   const Operand& o = *a.operand;
   if (o.use == Use::kAccumulate) {
     add(Kind::kAccumulate, ErrorClass::kIllegalOnHardware,

@@ -65,10 +65,11 @@ class CheckedRun : public chip::WatchedRun {
     v.sbuf_bytes = report.sbuf_high_water;
     v.psum_bytes = report.psum_high_water;
     if (!report.unchecked.empty()) v.warnings.push_back(report.unchecked);
-    if (report.findings.empty()) return v;
-    if (level_ == Level::kStrict && complete) {
-      v.status = status_of(report.findings.front());
-      v.message = report.findings.front().message;
+    const auto fault = std::find_if(report.findings.begin(), report.findings.end(),
+                                    [](const Finding& f) { return !is_advice(f.kind); });
+    if (level_ == Level::kStrict && complete && fault != report.findings.end()) {
+      v.status = status_of(*fault);
+      v.message = fault->message;
       const size_t more = report.findings.size() - 1;
       if (more > 0) v.message += ". " + std::to_string(more) + " more with --check warn";
       return v;

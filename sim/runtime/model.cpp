@@ -338,7 +338,8 @@ NRT_STATUS execute(nrt_model_t* handle, const nrt_tensor_set_t* inputs, nrt_tens
   const chip::LaunchResult result = r.driver->launch(m.image, core.bindings);
   for (const std::string& w : result.warnings) {
     // Whoever asks for warnings sees them while the program runs, each once.
-    if (r.warn(w)) std::fprintf(stderr, "trnsim: program '%s': %s\n", m.name.c_str(), w.c_str());
+    if (r.warn(w) && r.settings.check == check::Level::kWarn)
+      std::fprintf(stderr, "trnsim: program '%s': %s\n", m.name.c_str(), w.c_str());
   }
   status = launch_status(result, core);
   if (status == NRT_SUCCESS || status == NRT_EXEC_COMPLETED_WITH_NUM_ERR) {

@@ -9,6 +9,7 @@
 #include "device_plugin/compiler/lower.h"
 #include "isa/container.h"
 #include "sim/exec/exec.h"
+#include "tests/cpp/check/strict.h"
 #include "tests/cpp/compiler/reference.h"
 
 namespace trnsim::compiler {
@@ -38,6 +39,8 @@ void run_container(const std::vector<uint8_t>& file, const std::vector<std::byte
     }
     hbm.push_back({data, t.bytes});
   }
+  if (const std::string e = check::testing::strict_error(program, hbm); !e.empty())
+    throw_internal("check: " + e);
   exec::CoreSizes sizes;
   exec::Core core(sizes);
   exec::Status status;

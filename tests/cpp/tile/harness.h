@@ -10,6 +10,7 @@
 #include "isa/validator.h"
 #include "sim/exec/exec.h"
 #include "tests/cpp/catch.h"
+#include "tests/cpp/check/strict.h"
 #include "tests/cpp/compiler/reference.h"
 
 namespace trnsim::compiler::testing {
@@ -120,6 +121,7 @@ inline Memory execute(const Setup& s, const isa::Program& program) {
   if (!prepared) FAIL(status.message);
   status = exec::run(core, *prepared, bound.tensors);
   if (!status.ok()) FAIL(status.message);
+  CHECK(check::testing::strict_error(program, bound.tensors) == "");
   return memory;
 }
 
