@@ -14,18 +14,13 @@ void Order::begin(const isa::Program& program) {
   *this = Order();
   agents_ = isa::kNumEngines;
   for (auto& row : dma_agent_) row.fill(kNoAgent);
-  for (int e = 0; e < isa::kNumEngines; ++e) issuer_[static_cast<size_t>(e)] = static_cast<uint8_t>(e);
+  std::array<bool, isa::kNumSemaphores> awaited{};
   for (size_t e = 0; e < program.streams.size(); ++e) {
     for (const isa::Instruction& i : program.streams[e]) {
-      if (!i.is_dma() || i.queue >= isa::kNumDmaQueues || dma_agent_[e][i.queue] != kNoAgent) continue;
-      issuer_[static_cast<size_t>(agents_)] = static_cast<uint8_t>(e);
-      dma_agent_[e][i.queue] = static_cast<uint8_t>(agents_++);
-    }
-  }
-  lanes_ = static_cast<size_t>(agents_ + 7) / 8 * 8;
-  completed_.assign(static_cast<size_t>(agents_), Clock{});
-  for (size_t e = 0; e < program.streams.size(); ++e) {
-    for (const isa::Instruction& i : program.streams[e]) {
+      for (int w = 0; w < i.sync.num_waits; ++w) awaited[i.sync.waits[w].semaphore] = true;
+      if (i.is_dma() && i.queue < isa::kNumDmaQueues && dma_agent_[e][i.queue] == kNoAgent) {
+        dma_agent_[e][i.queue] = static_cast<uint8_t>(agents_++);
+      }
       if (i.sync.update == isa::SemOp::kNone) continue;
       Counter& c = counters_[i.sync.update_semaphore];
       const uint8_t agent = agent_of(i, static_cast<isa::Engine>(e));
@@ -38,15 +33,12 @@ void Order::begin(const isa::Program& program) {
       if (!adds || c.agent != agent) c.kind = Kind::kShared;
     }
   }
-  for (Counter& c : counters_) {
-    if (c.kind == Kind::kShared) c.by_agent.resize(static_cast<size_t>(agents_));
-  }
-  for (const auto& stream : program.streams) {
-    for (const isa::Instruction& i : stream) {
-      for (int w = 0; w < i.sync.num_waits; ++w) {
-        any_shared_wait_ = any_shared_wait_ || counters_[i.sync.waits[w].semaphore].kind == Kind::kShared;
-      }
-    }
+  lanes_ = static_cast<size_t>(agents_ + 7) / 8 * 8;
+  completed_.assign(static_cast<size_t>(agents_), Clock{});
+  for (size_t s = 0; s < counters_.size(); ++s) {
+    if (counters_[s].kind != Kind::kShared) continue;
+    counters_[s].by_agent.resize(static_cast<size_t>(agents_));
+    any_shared_wait_ = any_shared_wait_ || awaited[s];
   }
 }
 

@@ -105,7 +105,6 @@ class Order {
   int agents_ = 0;
   size_t lanes_ = 0;  // agents_ rounded up
   std::array<std::array<uint8_t, isa::kNumDmaQueues>, isa::kNumEngines> dma_agent_{};
-  std::array<uint8_t, kMaxAgents> issuer_{};
   std::array<Clock, isa::kNumEngines> clocks_{};
   std::vector<Clock> completed_;  // per agent, DMA: what is known once its newest transfer is over
   std::array<uint32_t, kMaxAgents> issued_{};  // DMA: triggers so far
