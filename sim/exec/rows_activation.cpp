@@ -45,12 +45,12 @@ void transcendental(const float* a, ptrdiff_t ap, float* d, ptrdiff_t dp, int ro
     float* o = d + r * dp;
     int j = 0;
     for (; j + lanes <= n; j += lanes) {
-      hn::StoreU(hn::DemoteTo(df, kFunc(hn::PromoteTo(dd, hn::LoadU(df, x + j)))), df, o + j);
+      store_f32(kFunc(hn::PromoteTo(dd, hn::LoadU(df, x + j))), o + j);
     }
     if (j < n) {
       float tail[HWY_MAX_BYTES / sizeof(double)] = {};
       for (int l = j; l < n; ++l) tail[l - j] = x[l];
-      hn::StoreU(hn::DemoteTo(df, kFunc(hn::PromoteTo(dd, hn::LoadU(df, tail)))), df, tail);
+      store_f32(kFunc(hn::PromoteTo(dd, hn::LoadU(df, tail))), tail);
       for (int l = j; l < n; ++l) o[l] = tail[l - j];
     }
   }

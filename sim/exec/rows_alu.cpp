@@ -135,7 +135,7 @@ HWY_INLINE void power_row(const float* a, ptrdiff_t a_step, const float* b, ptrd
     }
     if (plain) {
       const VD p = pow_positive_d(hn::PromoteTo(d, hn::LoadU(df, x)), hn::PromoteTo(d, hn::LoadU(df, y)));
-      hn::StoreU(hn::DemoteTo(df, p), df, z);
+      store_f32(p, z);
     } else {
       for (int l = 0; l < lanes; ++l) z[l] = static_cast<float>(std::pow(static_cast<double>(x[l]), y[l]));
     }

@@ -20,6 +20,19 @@ namespace hn = hwy::HWY_NAMESPACE;
 using DD = hn::ScalableTag<double>;
 using VD = hn::Vec<DD>;
 
+// Stores Lanes(DD) elements as FP32, infinities as infinities: the library's demotion for machines without SIMD turns
+// them into the largest finite number.
+HWY_INLINE void store_f32(VD v, float* out) {
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+  double lanes[HWY_MAX_BYTES / sizeof(double)];
+  hn::StoreU(v, DD(), lanes);
+  for (size_t i = 0; i < hn::Lanes(DD()); ++i) out[i] = static_cast<float>(lanes[i]);
+#else
+  const hn::Rebind<float, DD> df;
+  hn::StoreU(hn::DemoteTo(df, v), df, out);
+#endif
+}
+
 template <size_t N>
 HWY_INLINE VD polynomial(VD x, const double (&c)[N]) {
   const DD d;
