@@ -161,7 +161,8 @@ print(sum((batch.to("neuron") + x[0]).sum().item() for batch, in loader))
 
 def test_an_interrupt_ends_a_wait_and_the_process():
     script = """
-import torch
+import signal, torch
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a parent in the background hands down SIG_IGN
 x = torch.ones(1024, 1024, device="neuron")
 for _ in range(3):
     y = x @ x
