@@ -2,64 +2,15 @@
 #include "isa/names.h"
 #include "isa/validator.h"
 #include "tests/cpp/catch.h"
+#include "tests/cpp/isa/operands.h"
 
 using namespace trnsim::isa;
+using namespace trnsim::isa::test;
 
 namespace {
 
-Access tile(Space space, int partitions, std::vector<uint32_t> sizes, Dtype d = Dtype::kF32,
-            int64_t offset = 0) {
-  Access a;
-  a.space = space;
-  a.dtype = d;
-  a.num_partitions = static_cast<uint16_t>(partitions);
-  a.offset = offset;
-  a.num_dims = static_cast<uint8_t>(sizes.size());
-  int64_t step = 1;
-  for (size_t i = sizes.size(); i-- > 0;) {
-    a.size[i] = sizes[i];
-    a.step[i] = step;
-    step *= sizes[i];
-  }
-  return a;
-}
-Access sbuf(int partitions, uint32_t n, Dtype d = Dtype::kF32, int64_t offset = 0) {
-  return tile(Space::kSbuf, partitions, {n}, d, offset);
-}
-Access psum(int partitions, uint32_t n, Dtype d = Dtype::kF32) {
-  return tile(Space::kPsum, partitions, {n}, d);
-}
-Access hbm(std::vector<uint32_t> sizes, Dtype d = Dtype::kF32) {
-  Access a = tile(Space::kHbm, 0, sizes, d);
-  return a;
-}
-ScalarOperand constant(float v) {
-  ScalarOperand s;
-  s.kind = ScalarOperand::Kind::kImmediate;
-  s.value = v;
-  return s;
-}
-ScalarOperand column(int partitions = 128) {
-  ScalarOperand s;
-  s.kind = ScalarOperand::Kind::kPointer;
-  s.pointer = sbuf(partitions, 1, Dtype::kF32, 100000);
-  return s;
-}
-Instruction make(Opcode opcode, Engine engine, Access dst = {}, Access src0 = {}, Access src1 = {},
-                 Access aux = {}) {
-  Instruction i;
-  i.opcode = opcode;
-  i.engine = engine;
-  i.dst = dst;
-  i.src0 = src0;
-  i.src1 = src1;
-  i.aux = aux;
-  return i;
-}
-template <typename F>
-Instruction with(Instruction i, F change) {
-  change(i);
-  return i;
+Access hbm(const std::vector<uint32_t>& sizes, Dtype d = Dtype::kF32) {
+  return tile(Space::kHbm, 0, sizes, d);
 }
 
 std::string messages(const std::vector<Instruction>& code, Generation g,
@@ -233,7 +184,7 @@ TEST_CASE("selections, shuffles and lists") {
   Instruction range = make(Opcode::kRangeSelect, Engine::kVector, sbuf(128, 64), sbuf(128, 64));
   range.op0 = AluOp::kGreaterEqual;
   range.op1 = AluOp::kLess;
-  range.imm0 = range.imm1 = column();
+  range.imm0 = range.imm1 = column(sbuf(128, 1, Dtype::kF32, 100000));
   accepts(range, Generation::kTrn2);
   illegal(with(range, [](Instruction& i) { i.imm = 1 << 24; }), "indices are compared in FP32",
           Generation::kTrn2);

@@ -6,58 +6,27 @@
 #include "isa/random_program.h"
 #include "isa/validator.h"
 #include "tests/cpp/catch.h"
+#include "tests/cpp/isa/operands.h"
 
 using namespace trnsim::isa;
+using test::column;
+using test::constant;
+using test::psum;
+using test::sbuf;
+using test::tile;
+using test::with;
 
 namespace {
 
-Access tile(Space space, int partitions, uint32_t free, Dtype dtype = Dtype::kF32, int64_t offset = 0) {
-  Access a;
-  a.space = space;
-  a.dtype = dtype;
-  a.num_partitions = static_cast<uint16_t>(partitions);
-  a.num_dims = 1;
-  a.size[0] = free;
-  a.step[0] = 1;
-  a.offset = offset;
-  return a;
-}
-Access sbuf(int partitions, uint32_t free, Dtype dtype = Dtype::kF32) {
-  return tile(Space::kSbuf, partitions, free, dtype);
-}
-Access psum(int partitions, uint32_t free, Dtype dtype = Dtype::kF32) {
-  return tile(Space::kPsum, partitions, free, dtype);
-}
 Access hbm(uint32_t rows, uint32_t columns, Dtype dtype = Dtype::kF32, uint32_t tensor = 0) {
-  Access a;
-  a.space = Space::kHbm;
-  a.dtype = dtype;
+  Access a = tile(Space::kHbm, 0, {rows, columns}, dtype);
   a.tensor = tensor;
-  a.num_dims = 2;
-  a.size = {rows, columns};
-  a.step = {columns, 1};
   return a;
 }
-ScalarOperand constant(float v) {
-  ScalarOperand s;
-  s.kind = ScalarOperand::Kind::kImmediate;
-  s.value = v;
-  return s;
-}
-ScalarOperand column(const Access& a) {
-  ScalarOperand s;
-  s.kind = ScalarOperand::Kind::kPointer;
-  s.pointer = a;
-  return s;
-}
-
-Instruction make(Opcode opcode, Engine engine, Access dst = {}, Access src0 = {}, Access src1 = {}) {
-  Instruction i;
-  i.opcode = opcode;
-  i.engine = engine;
-  i.dst = dst;
-  i.src0 = src0;
-  i.src1 = src1;
+// At the source location that the messages are to name.
+Instruction make(Opcode opcode, Engine engine, const Access& dst = {}, const Access& src0 = {},
+                 const Access& src1 = {}) {
+  Instruction i = test::make(opcode, engine, dst, src0, src1);
   i.location = 1;
   return i;
 }
@@ -119,12 +88,6 @@ void illegal(Instruction i, const std::string& words, Generation g = Generation:
   refuses({i}, "illegal on hardware", words, g);
 }
 void user(Instruction i, const std::string& words) { refuses({i}, "user error", words); }
-
-template <typename Fn>
-Instruction with(Instruction i, Fn&& change) {
-  change(i);
-  return i;
-}
 
 }  // namespace
 
