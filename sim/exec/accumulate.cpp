@@ -169,23 +169,19 @@ void execute_tensor_scalar_cumulative(Context& c, const Prepared& p) {
   const auto op1 = k.binary[op_index(p.op1)];
   const int rows = dst.rows;
   const int columns = static_cast<int>(std::min<int64_t>(dst.n, kBlockElements / rows));
-  const auto turn = [&](const float* in, int n, int m, float* out) {  // [n][m] to [m][n]
-    k.transpose[4](reinterpret_cast<const std::byte*>(in), ptrdiff_t{m} * 4,
-                   reinterpret_cast<std::byte*>(out), ptrdiff_t{n} * 4, n, m);
-  };
   for (int64_t first = 0; first < dst.n; first += columns) {
     const int n = static_cast<int>(std::min<int64_t>(columns, dst.n - first));
     float *rough = c.work.f[0], *x = c.work.f[1];
     load_block(src, s, 0, rows, first, n, rough);
     p.scalar0_fn(rough, n, u.data, u.step, rough, n, rows, n);
-    turn(rough, rows, n, x);
+    turn_block(rough, rows, n, x);
     const float* r = accumulator.values();
     for (int j = 0; j < n; ++j) {
       op1(x + j * rows, 0, r, 0, x + j * rows, 0, 1, rows);
       r = x + j * rows;
     }
     std::copy_n(r, rows, accumulator.values());
-    turn(x, n, rows, rough);
+    turn_block(x, n, rows, rough);
     store_block(dst, d, 0, rows, first, n, rough);
   }
 }

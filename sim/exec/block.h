@@ -190,6 +190,12 @@ inline ColumnInt scalar_column_int(Context& c, const Prepared& p, const Scalar& 
   return {out, 0};
 }
 
+// FP32 in[rows][n] to out[n][rows]: a serial walk along the free axis then has partitions as its vector lanes.
+inline void turn_block(const float* in, int rows, int n, float* out) {
+  row_kernels().transpose[4](reinterpret_cast<const std::byte*>(in), ptrdiff_t{n} * 4,
+                             reinterpret_cast<std::byte*>(out), ptrdiff_t{rows} * 4, rows, n);
+}
+
 // Raw copies between these keep every bit.
 inline bool same_storage(isa::Dtype a, isa::Dtype b) {
   const auto plain = [](isa::Dtype d) { return d == isa::Dtype::kF32R ? isa::Dtype::kF32 : d; };

@@ -151,17 +151,13 @@ void execute_scan(Context& c, const Prepared& p) {
   float* r = c.work.sum;
   for (int i = 0; i < rows; ++i) r[i] = initial.data[i * initial.step];
   const int columns = static_cast<int>(std::min<int64_t>(dst.n, kBlockElements / rows));
-  const auto turn = [&](const float* in, int n, int m, float* out) {  // [n][m] to [m][n]
-    k.transpose[4](reinterpret_cast<const std::byte*>(in), ptrdiff_t{m} * 4,
-                   reinterpret_cast<std::byte*>(out), ptrdiff_t{n} * 4, n, m);
-  };
   for (int64_t first = 0; first < dst.n; first += columns) {
     const int n = static_cast<int>(std::min<int64_t>(columns, dst.n - first));
     float *x = c.work.f[0], *y = c.work.f[1], *rough = c.work.f[2];
     load_block(a, s0, 0, rows, first, n, rough);
-    turn(rough, rows, n, x);
+    turn_block(rough, rows, n, x);
     load_block(b, s1, 0, rows, first, n, rough);
-    turn(rough, rows, n, y);
+    turn_block(rough, rows, n, y);
     for (int j = 0; j < n; ++j) {
       float* out = x + j * rows;
       const float* z = y + j * rows;
@@ -171,7 +167,7 @@ void execute_scan(Context& c, const Prepared& p) {
     }
     std::copy_n(r, rows, c.work.sum);
     r = c.work.sum;
-    turn(x, n, rows, rough);
+    turn_block(x, n, rows, rough);
     store_block(dst, d, 0, rows, first, n, rough);
   }
 }
