@@ -12,8 +12,9 @@ import functools
 
 
 def _moves(torch, module, function) -> bool:
-    """Whether ``function`` takes a tensor of the module to the device, or from it."""
-    probes = {(t.device, t.dtype) for t in [*module.parameters(), *module.buffers()] if t is not None}
+    """Whether ``function`` takes the module's own tensors to the device, or from it. Children are asked in turn."""
+    own = [*module._parameters.values(), *module._buffers.values()]
+    probes = {(t.device, t.dtype) for t in own if t is not None}
     for device, dtype in probes:
         try:
             target = function(torch.empty(0, dtype=dtype, device=device)).device.type
