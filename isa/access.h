@@ -63,6 +63,28 @@ struct Access {
   }
 };
 
+// The bytes that an access touches, without its partitions: a run of `run` bytes repeated in a box of strides (bytes,
+// descending, positive). Dims that continue the run, and overlapping ones, are part of it. One dim more than an access
+// has: the iterations of a loop.
+struct StridedBox {
+  static constexpr int kMaxBoxDims = kMaxDims + 1;
+  int64_t lo = 0;  // first byte, in the partition or the tensor; an address register adds to it
+  int64_t run = 0;
+  int num_dims = 0;
+  std::array<int64_t, kMaxBoxDims> stride{};
+  std::array<int64_t, kMaxBoxDims> size{};
+
+  // From the first byte to behind the last.
+  int64_t extent() const {
+    int64_t bytes = run;
+    for (int d = 0; d < num_dims; ++d) bytes += (size[d] - 1) * stride[d];
+    return bytes;
+  }
+};
+
+// `repeat` copies of the access, `repeat_bytes` apart.
+StridedBox strided_box(const Access& a, int64_t repeat_bytes = 0, int64_t repeat = 1);
+
 bool operator==(const Access& a, const Access& b);
 inline bool operator!=(const Access& a, const Access& b) { return !(a == b); }
 

@@ -4,35 +4,12 @@ namespace trnsim::compiler {
 
 Region region_of(const isa::Access& a, int64_t repeat_bytes, int64_t repeat) {
   Region r;
+  static_cast<isa::StridedBox&>(r) = isa::strided_box(a, repeat_bytes, repeat);
+  r.hi = r.lo + r.extent();
   if (a.space != isa::Space::kHbm) {
     r.first_partition = a.start_partition;
     r.end_partition = static_cast<uint16_t>(a.start_partition + a.num_partitions);
   }
-  int64_t bytes = static_cast<int64_t>(isa::dtype_bytes(a.dtype));
-  r.lo = a.offset;
-  for (int i = -1; i < a.num_dims; ++i) {
-    int64_t stride = i < 0 ? repeat_bytes : a.step[i] * bytes, size = i < 0 ? repeat : a.size[i];
-    if (size <= 1 || stride == 0) continue;
-    if (stride < 0) {
-      r.lo += stride * (size - 1);
-      stride = -stride;
-    }
-    int at = r.num_dims++;
-    while (at > 0 && r.stride[at - 1] < stride) {
-      r.stride[at] = r.stride[at - 1];
-      r.size[at] = r.size[at - 1];
-      --at;
-    }
-    r.stride[at] = stride;
-    r.size[at] = size;
-  }
-  r.run = bytes;
-  while (r.num_dims > 0 && r.stride[r.num_dims - 1] <= r.run) {
-    r.run += (r.size[r.num_dims - 1] - 1) * r.stride[r.num_dims - 1];
-    --r.num_dims;
-  }
-  r.hi = r.lo + r.run;
-  for (int i = 0; i < r.num_dims; ++i) r.hi += (r.size[i] - 1) * r.stride[i];
   return r;
 }
 

@@ -9,15 +9,9 @@
 
 namespace trnsim::compiler {
 
-// A run of `run` bytes repeated in a box of strides (bytes, descending, positive). One dim more than an
-// access has: the iterations of a loop.
-struct Region {
-  static constexpr int kMaxBoxDims = isa::kMaxDims + 1;
-  int64_t lo = 0, hi = 0, run = 0;
+struct Region : isa::StridedBox {
+  int64_t hi = 0;  // behind the last byte
   uint16_t first_partition = 0, end_partition = 1;
-  uint8_t num_dims = 0;
-  std::array<int64_t, kMaxBoxDims> stride{};
-  std::array<int64_t, kMaxBoxDims> size{};
 };
 
 // `repeat` copies of the access, `repeat_bytes` apart.

@@ -6,46 +6,19 @@ namespace trnsim::check {
 
 Region region_of(const isa::Access& a) {
   Region r;
-  const auto bytes = static_cast<int64_t>(isa::dtype_bytes(a.dtype));
-  r.lo = a.offset;
-  for (int i = 0; i < a.num_dims; ++i) {
-    int64_t stride = a.step[i] * bytes;
-    const int64_t size = a.size[i];
-    if (size <= 1 || stride == 0) continue;
-    if (stride < 0) {
-      r.lo += stride * (size - 1);
-      stride = -stride;
-    }
-    int at = r.dims++;
-    while (at > 0 && r.stride[at - 1] < stride) {
-      r.stride[at] = r.stride[at - 1];
-      r.size[at] = r.size[at - 1];
-      --at;
-    }
-    r.stride[at] = stride;
-    r.size[at] = size;
-  }
-  r.run = bytes;
-  for (int d = r.dims - 1; d >= 0; --d) {
-    if (d == r.dims - 1 && r.stride[d] <= r.run) {  // continues or overlaps the run
-      r.run += (r.size[d] - 1) * r.stride[d];
-      --r.dims;
-      continue;
-    }
+  static_cast<isa::StridedBox&>(r) = isa::strided_box(a);
+  for (int d = r.num_dims - 2; d >= 0; --d) {
     // A dim that steps by a multiple of the dim inside it, no further than that reaches, prolongs it.
-    if (d + 1 < r.dims && r.stride[d] % r.stride[d + 1] == 0 &&
-        r.stride[d] / r.stride[d + 1] <= r.size[d + 1]) {
-      r.size[d] = (r.size[d] - 1) * (r.stride[d] / r.stride[d + 1]) + r.size[d + 1];
-      r.stride[d] = r.stride[d + 1];
-      for (int k = d + 1; k + 1 < r.dims; ++k) {
-        r.stride[k] = r.stride[k + 1];
-        r.size[k] = r.size[k + 1];
-      }
-      --r.dims;
+    if (r.stride[d] % r.stride[d + 1] != 0 || r.stride[d] / r.stride[d + 1] > r.size[d + 1]) continue;
+    r.size[d] = (r.size[d] - 1) * (r.stride[d] / r.stride[d + 1]) + r.size[d + 1];
+    r.stride[d] = r.stride[d + 1];
+    for (int k = d + 1; k + 1 < r.num_dims; ++k) {
+      r.stride[k] = r.stride[k + 1];
+      r.size[k] = r.size[k + 1];
     }
+    --r.num_dims;
   }
-  r.span = r.run;
-  for (int d = 0; d < r.dims; ++d) r.span += (r.size[d] - 1) * r.stride[d];
+  r.span = r.extent();
   return r;
 }
 
@@ -56,7 +29,7 @@ struct Part {
   int dim;
   int64_t span;
 
-  bool run() const { return dim == region.dims; }
+  bool run() const { return dim == region.num_dims; }
   int64_t stride() const { return region.stride[dim]; }
   int64_t size() const { return region.size[dim]; }
   Part inner() const { return {region, dim + 1, span - (size() - 1) * stride()}; }

@@ -8,20 +8,14 @@
 
 namespace trnsim::check {
 
-// Strides descend, are larger than what lies inside them unless the pattern itself overlaps, and are in bytes.
-// In SBUF and PSUM the region is that of one partition.
-struct Region {
-  int64_t lo = 0;    // first byte, in the partition or the tensor; an address register adds to it
-  int64_t span = 0;  // bytes from the first to the end of the last
-  int64_t run = 0;
-  int dims = 0;
-  std::array<int64_t, isa::kMaxDims> stride{};
-  std::array<int64_t, isa::kMaxDims> size{};
+// Dims that prolong the one inside them are merged with it. In SBUF and PSUM the region is that of one partition.
+struct Region : isa::StridedBox {
+  int64_t span = 0;  // bytes from the first to the end of the last: kept, since every comparison asks for it
 
-  bool dense() const { return dims == 0; }
+  bool dense() const { return num_dims == 0; }
   int64_t runs() const {
     int64_t n = 1;
-    for (int d = 0; d < dims; ++d) n *= size[d];
+    for (int d = 0; d < num_dims; ++d) n *= size[d];
     return n;
   }
 };
@@ -35,14 +29,14 @@ bool overlap(const Region& a, int64_t move_a, const Region& b, int64_t move_b);
 template <typename Fn>
 void for_each_run(const Region& r, int64_t move, Fn&& fn) {
   int64_t at = r.lo + move;
-  if (r.dims == 0) {
+  if (r.num_dims == 0) {
     fn(at, at + r.run);
     return;
   }
-  std::array<int64_t, isa::kMaxDims> index{};
+  std::array<int64_t, isa::StridedBox::kMaxBoxDims> index{};
   for (;;) {
     fn(at, at + r.run);
-    int d = r.dims - 1;
+    int d = r.num_dims - 1;
     for (; d >= 0; --d) {
       at += r.stride[d];
       if (++index[d] < r.size[d]) break;
