@@ -97,6 +97,25 @@ std::string flags_text(uint16_t flags) {
   return text;
 }
 
+std::string_view engine_label(Engine v) {
+  static constexpr std::string_view kLabels[] = {"Tensor", "Vector", "Scalar", "GpSimd", "Sync"};
+  return v < Engine::kCount ? kLabels[static_cast<int>(v)] : "unknown engine";
+}
+
+std::string instruction_label(const Program& program, Engine engine, size_t index) {
+  std::string text = std::string(engine_label(engine)) + " instruction " + std::to_string(index);
+  const auto& stream = program.streams[static_cast<size_t>(engine)];
+  if (index >= stream.size()) return text;
+  text += " (" + std::string(row(stream[index].opcode).name);
+  const uint32_t location = stream[index].location;
+  if (location != 0 && location < program.locations.size()) {
+    const SourceLocation& at = program.locations[location];
+    if (!at.file.empty()) text += ", " + at.file + ":" + std::to_string(at.line);
+    if (!at.what.empty()) text += ", " + at.what;
+  }
+  return text + ")";
+}
+
 std::optional<Opcode> opcode_from_name(std::string_view t) {
   for (const Row& r : all_rows()) {
     if (r.name == t) return r.opcode;

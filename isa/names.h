@@ -25,6 +25,10 @@ std::string_view name(TensorKind v);  // "input" "output" "constant" "scratch"
 std::string_view flag_name(Flags single_flag);
 std::string flags_text(uint16_t flags);  // "accumulate|negate"; unknown bits as "0x40"; "" for none
 
+// For messages: "Vector", and "Vector instruction 12 (tensor_tensor, model.py:31)" as far as the program knows.
+std::string_view engine_label(Engine v);
+std::string instruction_label(const Program& program, Engine engine, size_t index);
+
 std::optional<Opcode> opcode_from_name(std::string_view text);
 std::optional<Engine> engine_from_name(std::string_view text);
 std::optional<AluOp> alu_op_from_name(std::string_view text);

@@ -3,7 +3,6 @@
 
 #include "isa/names.h"
 #include "sim/check/checker.h"
-#include "sim/chip/timed_program.h"
 
 namespace trnsim::check {
 
@@ -36,11 +35,11 @@ const char* infinitive(Use u) {
 const Instruction& Checker::instruction(const Epoch& e) const { return program_.streams[e.engine][e.index]; }
 
 std::string Checker::short_label(const Epoch& e) const {
-  return std::string(chip::engine_label(static_cast<Engine>(e.engine))) + " instruction " + number(e.index);
+  return std::string(isa::engine_label(static_cast<Engine>(e.engine))) + " instruction " + number(e.index);
 }
 
 std::string Checker::label(const Epoch& e) const {
-  std::string text = chip::instruction_label(program_, static_cast<Engine>(e.engine), e.index);
+  std::string text = isa::instruction_label(program_, static_cast<Engine>(e.engine), e.index);
   const Instruction& i = instruction(e);
   if (i.is_dma() && !text.empty() && text.back() == ')') {
     text.pop_back();

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "isa/names.h"
 #include "sim/chip/modules.h"
 #include "sim/exec/exec.h"
 
@@ -262,7 +263,7 @@ bool EngineModule::unresolved(int r, const char* use) {
   if ((unknown_registers_ >> r & 1) == 0) return false;
   core_.fail(
       Status::kNotSimulated,
-      "not simulated: " + instruction_label(*program_->source, engine_, pc_) + " uses register " +
+      "not simulated: " + isa::instruction_label(*program_->source, engine_, pc_) + " uses register " +
           std::to_string(r) + " for " + use +
           ", and its value was loaded from memory, which a timing-only run does not have; run with mode "
           "'both'");
@@ -284,7 +285,7 @@ Ps EngineModule::control(const TimedOp& op, Ps now) {
     return kNever;
   }
   if (instructions_ >= kInstructionLimit) {
-    core_.fail(Status::kHang, "user error: " + instruction_label(*program_->source, engine_, pc_) +
+    core_.fail(Status::kHang, "user error: " + isa::instruction_label(*program_->source, engine_, pc_) +
                                   " is still looping after " + std::to_string(kInstructionLimit) +
                                   " instructions; check the loop count");
     return kNever;

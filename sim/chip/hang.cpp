@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "isa/names.h"
 #include "sim/chip/modules.h"
 
 namespace trnsim::chip {
@@ -50,7 +51,8 @@ std::string CoreModule::explain_hang() {
   for (size_t e = 0; e < engines.size(); ++e) {
     if (engines[e]->halted()) continue;
     const TimedOp& op = program->streams[e].ops[engines[e]->pc()];
-    text += (text.empty() ? "" : "; ") + instruction_label(source, static_cast<Engine>(e), engines[e]->pc());
+    text +=
+        (text.empty() ? "" : "; ") + isa::instruction_label(source, static_cast<Engine>(e), engines[e]->pc());
     bool waits = false;
     for (int w = 0; w < op.num_waits; ++w) {
       const isa::SemWait& wait = op.waits[w];
@@ -77,14 +79,15 @@ std::string CoreModule::explain_hang() {
         raisers += raisers.empty() ? "" : ", or ";
         const auto ahead = std::find_if(ops.begin() + engines[p]->pc(), ops.end(), updates);
         if (engines[p]->halted() || ahead == ops.end()) {
-          raisers += std::string(engine_label(static_cast<Engine>(p))) + ", which has made all its updates";
+          raisers +=
+              std::string(isa::engine_label(static_cast<Engine>(p))) + ", which has made all its updates";
           continue;
         }
         somebody = true;
         waits_for[e] |= 1u << p;
         raisers += p == e ? "itself, later"
-                          : instruction_label(source, static_cast<Engine>(p),
-                                              static_cast<size_t>(ahead - ops.begin())) +
+                          : isa::instruction_label(source, static_cast<Engine>(p),
+                                                   static_cast<size_t>(ahead - ops.begin())) +
                                 ", which has not been reached";
       }
       text += raisers.empty() ? ", which no instruction updates" : ", which would be raised by " + raisers;
@@ -99,9 +102,10 @@ std::string CoreModule::explain_hang() {
   if (const std::vector<int> ring = find_ring(waits_for); !ring.empty()) {
     cause = " (deadlock: ";
     for (size_t n = 0; n < ring.size(); ++n)
-      cause += (n == 0 ? "" : " waits for ") + std::string(engine_label(static_cast<Engine>(ring[n])));
+      cause += (n == 0 ? "" : " waits for ") + std::string(isa::engine_label(static_cast<Engine>(ring[n])));
     cause += " waits for " +
-             (ring.size() == 1 ? "itself" : std::string(engine_label(static_cast<Engine>(ring[0])))) + ")";
+             (ring.size() == 1 ? "itself" : std::string(isa::engine_label(static_cast<Engine>(ring[0])))) +
+             ")";
   }
   return "user error: the program hangs" + cause + ": " + text +
          ". Compare the waits with the updates of these semaphores.";

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "isa/names.h"
 #include "isa/table.h"
 
 namespace trnsim::chip {
@@ -203,25 +204,6 @@ bool depends_on(const OpRanges& reader, const OpRanges& writer) {
   return false;
 }
 
-const char* engine_label(Engine e) {
-  static const char* const kNames[] = {"Tensor", "Vector", "Scalar", "GpSimd", "Sync"};
-  return e < Engine::kCount ? kNames[static_cast<int>(e)] : "unknown engine";
-}
-
-std::string instruction_label(const isa::Program& program, Engine engine, size_t index) {
-  std::string text = std::string(engine_label(engine)) + " instruction " + std::to_string(index);
-  const auto& stream = program.streams[static_cast<size_t>(engine)];
-  if (index >= stream.size()) return text;
-  text += " (" + std::string(isa::row(stream[index].opcode).name);
-  const uint32_t location = stream[index].location;
-  if (location != 0 && location < program.locations.size()) {
-    const isa::SourceLocation& at = program.locations[location];
-    if (!at.file.empty()) text += ", " + at.file + ":" + std::to_string(at.line);
-    if (!at.what.empty()) text += ", " + at.what;
-  }
-  return text + ")";
-}
-
 bool build_timed_program(const isa::Program& program, const config::Config& c, TimedProgram* out,
                          std::string* message) {
   out->name = program.name;
@@ -255,19 +237,19 @@ bool build_timed_program(const isa::Program& program, const config::Config& c, T
     for (size_t n = 0; n < source.size(); ++n) {
       const Instruction& i = source[n];
       if (i.opcode >= Opcode::kCount || static_cast<int>(i.engine) != e) {
-        *message = "user error: " + instruction_label(program, static_cast<Engine>(e), n) +
+        *message = "user error: " + isa::instruction_label(program, static_cast<Engine>(e), n) +
                    " does not belong to the stream of its engine; validate the program";
         return false;
       }
       TimedOp op = timed_op(i, c, &transfers, out);
       if (is_branch(op.kind) && op.target > source.size()) {
-        *message = "user error: " + instruction_label(program, static_cast<Engine>(e), n) + " jumps to " +
-                   std::to_string(op.target) + ", the stream has " + std::to_string(source.size()) +
-                   " instructions";
+        *message = "user error: " + isa::instruction_label(program, static_cast<Engine>(e), n) +
+                   " jumps to " + std::to_string(op.target) + ", the stream has " +
+                   std::to_string(source.size()) + " instructions";
         return false;
       }
       if (op.kind == OpKind::kDma && op.queue >= isa::kNumDmaQueues) {
-        *message = "illegal on hardware: " + instruction_label(program, static_cast<Engine>(e), n) +
+        *message = "illegal on hardware: " + isa::instruction_label(program, static_cast<Engine>(e), n) +
                    " names DMA queue " + std::to_string(op.queue) + ", there are " +
                    std::to_string(isa::kNumDmaQueues);
         return false;

@@ -107,8 +107,4 @@ bool build_timed_program(const isa::Program& program, const config::Config& conf
 
 bool depends_on(const OpRanges& reader, const OpRanges& writer);
 
-// "Vector instruction 12 (tensor_tensor, model.py:31)".
-std::string instruction_label(const isa::Program& program, isa::Engine engine, size_t index);
-const char* engine_label(isa::Engine e);
-
 }  // namespace trnsim::chip

@@ -2,6 +2,7 @@
 #include <set>
 
 #include "isa/container.h"
+#include "isa/names.h"
 #include "isa/random_program.h"
 #include "isa/table.h"
 #include "sim/chip/device.h"
@@ -31,7 +32,7 @@ TEST_CASE("Every row of the instruction table has a timing law on each of its en
       for (int e = 0; e < isa::kNumEngines; ++e) {
         const auto engine = static_cast<isa::Engine>(e);
         if (!row.runs_on(engine)) continue;
-        INFO(name << ' ' << row.name << " on " << chip::engine_label(engine));
+        INFO(name << ' ' << row.name << " on " << isa::engine_label(engine));
         isa::Program p = random.legal_program(1);
         for (auto& s : p.streams) s.clear();
         isa::Instruction i = random.legal_instruction(row.opcode, engine);
