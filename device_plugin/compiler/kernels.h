@@ -258,8 +258,37 @@ struct RandomKernel {
   View probability;  // kBernoulli with a tensor of probabilities; buffer < 0: param_a
 };
 
-using Kernel = std::variant<MapKernel, DotKernel, ConvKernel, WindowKernel, MoveKernel, GatherKernel,
-                            ScatterKernel, ScanKernel, TopKernel, RandomKernel, CheckKernel>;
+// Scaled dot-product attention without the score matrix in HBM:
+//   score[b, h, i, j] = scale * sum_d q[b, h, i, d] k[b, h', j, d] + mask[b, h, i, j],  h' = h / (heads / kv_heads)
+//   out[b, h, i, :] = sum_j softmax_j(score)[b, h, i, j] v[b, h', j, :]
+// q, k, v of one float dtype; scores, sums and the softmax in FP32. A row whose scores are all -inf gives 0 (and a log
+// of sums of +inf), as PyTorch's scaled_dot_product_attention has it.
+struct AttentionKernel {
+  static constexpr int64_t kUnbounded = INT64_MAX;
+
+  View q;  // [batch, heads, queries, d]
+  View k;  // [batch, kv_heads, keys, d]; heads is a multiple of kv_heads
+  View v;  // [batch, kv_heads, keys, e]
+  View
+      mask;  // broadcast to [batch, heads, queries, keys]; kBool: true takes part; float: added. buffer < 0: none
+  double scale = 1;
+  // Query i sees key j when -behind <= j - i <= ahead. Causal: ahead = 0; a sliding window of w keys: behind = w - 1.
+  int64_t behind = kUnbounded, ahead = kUnbounded;
+  View out;  // [batch, heads, queries, e]
+  View
+      lse;  // FP32 [batch, heads, queries]: log of the sum of exp(score), for the gradient. buffer < 0: not wanted
+};
+
+// Its gradients, scores computed again from q, k and lse. A gradient with buffer < 0 is not wanted.
+struct AttentionGradKernel {
+  AttentionKernel forward;  // `out` and `lse` are read
+  View grad_out;            // like out
+  View grad_q, grad_k, grad_v;
+};
+
+using Kernel =
+    std::variant<MapKernel, DotKernel, ConvKernel, WindowKernel, MoveKernel, GatherKernel, ScatterKernel,
+                 ScanKernel, TopKernel, RandomKernel, CheckKernel, AttentionKernel, AttentionGradKernel>;
 
 struct KernelList {
   std::string name;

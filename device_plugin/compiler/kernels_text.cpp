@@ -123,6 +123,19 @@ struct Printer {
     for (const std::string& w : k.words) s += " \"" + w + "\"";
     return s + "\n";
   }
+  static std::string attention(const AttentionKernel& k) {
+    const auto bound = [](int64_t n) {
+      return n == AttentionKernel::kUnbounded ? std::string("all") : std::to_string(n);
+    };
+    return " q " + view(k.q) + " k " + view(k.k) + " v " + view(k.v) + " mask " + view(k.mask) + " scale " +
+           number(k.scale) + " behind " + bound(k.behind) + " ahead " + bound(k.ahead) + " out " +
+           view(k.out) + " lse " + view(k.lse);
+  }
+  std::string operator()(const AttentionKernel& k) const { return "attention" + attention(k) + "\n"; }
+  std::string operator()(const AttentionGradKernel& k) const {
+    return "attention_grad" + attention(k.forward) + " grad " + view(k.grad_out) + " -> q " + view(k.grad_q) +
+           " k " + view(k.grad_k) + " v " + view(k.grad_v) + "\n";
+  }
   static std::string indices(const std::vector<View>& index) {
     std::string s;
     for (const View& v : index) s += " index " + view(v);

@@ -99,6 +99,29 @@ struct Counter {
     touch(k.probability);
   }
   void operator()(const CheckKernel&) {}
+  void operator()(const AttentionKernel& k) {
+    for (const View* v : {&k.q, &k.k, &k.v, &k.mask, &k.out, &k.lse}) touch(*v);
+    work.flops += attention_products(k) * 2 * static_cast<uint64_t>(k.q.sizes[3] + k.v.sizes[3]);
+  }
+  void operator()(const AttentionGradKernel& k) {
+    const AttentionKernel& f = k.forward;
+    for (const View* v :
+         {&f.q, &f.k, &f.v, &f.mask, &f.out, &f.lse, &k.grad_out, &k.grad_q, &k.grad_k, &k.grad_v})
+      touch(*v);
+    // Scores and two gradients contract or make d, two products e.
+    work.flops += attention_products(f) * 2 * static_cast<uint64_t>(3 * f.q.sizes[3] + 2 * f.v.sizes[3]);
+  }
+  // Pairs of query and key that the band lets meet.
+  static uint64_t attention_products(const AttentionKernel& k) {
+    const int64_t queries = k.q.sizes[2], keys = k.k.sizes[2];
+    uint64_t pairs = 0;
+    for (int64_t i = 0; i < queries; ++i) {
+      const int64_t low = k.behind >= i ? 0 : i - k.behind;
+      const int64_t high = k.ahead >= keys - i ? keys : i + k.ahead + 1;
+      if (high > low) pairs += static_cast<uint64_t>(high - low);
+    }
+    return pairs * static_cast<uint64_t>(k.q.sizes[0] * k.q.sizes[1]);
+  }
 };
 
 }  // namespace

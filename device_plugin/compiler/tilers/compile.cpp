@@ -19,6 +19,8 @@ struct Dispatch {
   void operator()(const TopKernel& k) { tile_top(k, context, tile); }
   void operator()(const RandomKernel& k) { tile_random(k, context, tile); }
   void operator()(const CheckKernel& k) { tile_check(k, context, tile); }
+  void operator()(const AttentionKernel& k) { tile_attention(k, context, tile); }
+  void operator()(const AttentionGradKernel& k) { tile_attention_grad(k, context, tile); }
 };
 
 }  // namespace

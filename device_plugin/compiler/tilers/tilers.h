@@ -107,6 +107,8 @@ void tile_scan(const ScanKernel& kernel, const KernelContext& context, TileBuild
 void tile_top(const TopKernel& kernel, const KernelContext& context, TileBuilder& tile);
 void tile_random(const RandomKernel& kernel, const KernelContext& context, TileBuilder& tile);
 void tile_check(const CheckKernel& kernel, const KernelContext& context, TileBuilder& tile);
+void tile_attention(const AttentionKernel& kernel, const KernelContext& context, TileBuilder& tile);
+void tile_attention_grad(const AttentionGradKernel& kernel, const KernelContext& context, TileBuilder& tile);
 
 // Binds the buffers, tiles every kernel in order and runs the back half. `lower` calls this; throws
 // CompileError.

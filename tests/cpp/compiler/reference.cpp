@@ -352,6 +352,93 @@ struct Machine {
     });
   }
 
+  // Scores of one row of queries; -inf where the query does not see the key.
+  std::vector<double> attention_scores(const AttentionKernel& k, int64_t b, int64_t h, int64_t i) const {
+    const int64_t g = h / (k.q.sizes[1] / k.k.sizes[1]);
+    std::vector<double> scores(static_cast<size_t>(k.k.sizes[2]), -std::numeric_limits<double>::infinity());
+    for (int64_t j = 0; j < k.k.sizes[2]; ++j) {
+      if (k.behind != AttentionKernel::kUnbounded && j - i < -k.behind) continue;
+      if (k.ahead != AttentionKernel::kUnbounded && j - i > k.ahead) continue;
+      double score = 0;
+      for (int64_t d = 0; d < k.q.sizes[3]; ++d) score += real(k.q, {b, h, i, d}) * real(k.k, {b, g, j, d});
+      score *= k.scale;
+      if (k.mask.buffer >= 0) {
+        const Cell m = load(k.mask, place(k.mask, {b, h, i, j}));
+        if (k.mask.dtype != Dtype::kBool) {
+          score += static_cast<double>(m.f);
+        } else if (m.i == 0) {
+          continue;
+        }
+      }
+      scores[static_cast<size_t>(j)] = score;
+    }
+    return scores;
+  }
+  double real(const View& v, const std::vector<int64_t>& index) const {
+    return static_cast<double>(load(v, place(v, index)).f);
+  }
+  void put(const View& v, const std::vector<int64_t>& index, double value) const {
+    if (v.buffer >= 0) store(v, place(v, index), Cell::real(static_cast<float>(value)));
+  }
+
+  void operator()(const AttentionKernel& k) const {
+    each({k.q.sizes[0], k.q.sizes[1], k.q.sizes[2]}, [&](const std::vector<int64_t>& at) {
+      const int64_t g = at[1] / (k.q.sizes[1] / k.k.sizes[1]);
+      std::vector<double> p = attention_scores(k, at[0], at[1], at[2]);
+      double most = -std::numeric_limits<double>::infinity(), sum = 0;
+      for (double s : p) most = std::max(most, s);
+      const bool blind = most == -std::numeric_limits<double>::infinity();
+      for (double& s : p) sum += s = blind ? 0 : std::exp(s - most);
+      put(k.lse, at, blind ? std::numeric_limits<double>::infinity() : most + std::log(sum));
+      for (int64_t e = 0; e < k.v.sizes[3]; ++e) {
+        double value = 0;
+        for (size_t j = 0; j < p.size(); ++j) {
+          if (p[j] != 0) value += p[j] / sum * real(k.v, {at[0], g, static_cast<int64_t>(j), e});
+        }
+        put(k.out, {at[0], at[1], at[2], e}, value);
+      }
+    });
+  }
+
+  void operator()(const AttentionGradKernel& k) const {
+    const AttentionKernel& f = k.forward;
+    const int64_t group = f.q.sizes[1] / f.k.sizes[1], keys = f.k.sizes[2];
+    std::vector<double> dk(static_cast<size_t>(f.k.numel())), dv(static_cast<size_t>(f.v.numel()));
+    const auto flat = [](const View& v, int64_t b, int64_t h, int64_t j, int64_t d) {
+      return static_cast<size_t>(((b * v.sizes[1] + h) * v.sizes[2] + j) * v.sizes[3] + d);
+    };
+    each({f.q.sizes[0], f.q.sizes[1], f.q.sizes[2]}, [&](const std::vector<int64_t>& at) {
+      const int64_t b = at[0], h = at[1], i = at[2], g = h / group;
+      const std::vector<double> scores = attention_scores(f, b, h, i);
+      const double lse = real(f.lse, at);
+      double delta = 0;
+      for (int64_t e = 0; e < f.v.sizes[3]; ++e)
+        delta += real(k.grad_out, {b, h, i, e}) * real(f.out, {b, h, i, e});
+      std::vector<double> dq(static_cast<size_t>(f.q.sizes[3]));
+      for (int64_t j = 0; j < keys; ++j) {
+        const double p = std::exp(scores[static_cast<size_t>(j)] - lse);
+        double dp = 0;
+        for (int64_t e = 0; e < f.v.sizes[3]; ++e) {
+          const double grad = real(k.grad_out, {b, h, i, e});
+          dv[flat(f.v, b, g, j, e)] += p * grad;
+          dp += grad * real(f.v, {b, g, j, e});
+        }
+        const double ds = p * (dp - delta) * f.scale;
+        for (int64_t d = 0; d < f.q.sizes[3]; ++d) {
+          dq[static_cast<size_t>(d)] += ds * real(f.k, {b, g, j, d});
+          dk[flat(f.k, b, g, j, d)] += ds * real(f.q, {b, h, i, d});
+        }
+      }
+      for (int64_t d = 0; d < f.q.sizes[3]; ++d) put(k.grad_q, {b, h, i, d}, dq[static_cast<size_t>(d)]);
+    });
+    each(f.k.sizes, [&](const std::vector<int64_t>& at) {
+      put(k.grad_k, at, dk[flat(f.k, at[0], at[1], at[2], at[3])]);
+    });
+    each(f.v.sizes, [&](const std::vector<int64_t>& at) {
+      put(k.grad_v, at, dv[flat(f.v, at[0], at[1], at[2], at[3])]);
+    });
+  }
+
   void operator()(const CheckKernel& k) const {
     if (const int64_t v = load(k.row, place(k.row, {})).i)
       throw std::runtime_error(k.words[static_cast<size_t>(v < 0 ? 0 : v - 1) % k.words.size()]);
