@@ -212,6 +212,8 @@ std::string graph_content(const compiler::Graph& graph) {
     w(v.type.sizes);
     w(v.type.strides);
     w(v.alias);
+    w(v.view_of);
+    w(v.offset);
   }
   for (const compiler::Node& node : graph.nodes) {
     w.text(node.op);

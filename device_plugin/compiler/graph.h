@@ -50,9 +50,15 @@ struct Node {
   int32_t line = 0;
 };
 
+// A value is memory. A view is a window on the memory of another value, with sizes and strides of its own; its dtype may
+// differ from the base's in signedness or bool/uint8 only. Reading through it costs nothing, and a node that has a view
+// among its results writes that part of the base: nodes run in the order of the list, and a value read later has what was
+// written last. Inputs and outputs of the graph are no views.
 struct Value {
   TensorType type;
-  ValueId alias = kNoValue;  // an output that occupies exactly the memory of this input (in-place form)
+  ValueId alias = kNoValue;    // an output that occupies exactly the memory of this input (in-place form)
+  ValueId view_of = kNoValue;  // the base, which may be a view itself ...
+  int64_t offset = 0;          // ... and where in it element 0 is, in elements
 };
 
 struct Graph {

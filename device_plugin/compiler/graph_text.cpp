@@ -349,6 +349,13 @@ class Parser {
       }
       if (v.type.strides.size() != v.type.sizes.size()) fail("sizes and strides differ in number");
       if (word_follows("alias")) v.alias = value_id();
+      if (word_follows("view")) {
+        v.view_of = value_id();
+        expect('+');
+        v.offset = integer();
+        if (v.view_of < 0 || v.view_of >= results[0]) fail("the base of a view is declared before it");
+        if (v.offset < 0) fail("the offset of a view is not negative");
+      }
       g.values.push_back(std::move(v));
       return;
     }
@@ -380,8 +387,14 @@ class Parser {
         fail(where + " names %" + std::to_string(id) + ", which is not declared");
     };
     for (const Value& v : g.values) need(v.alias, "an alias");
-    for (ValueId id : g.inputs) need(id, "the list of inputs");
-    for (ValueId id : g.outputs) need(id, "the list of outputs");
+    for (const auto* ids : {&g.inputs, &g.outputs}) {
+      const std::string where = ids == &g.inputs ? "the list of inputs" : "the list of outputs";
+      for (ValueId id : *ids) {
+        need(id, where);
+        if (good(id) && g.values[static_cast<size_t>(id)].view_of != kNoValue)
+          fail(where + " names %" + std::to_string(id) + ", which is a view");
+      }
+    }
     for (const Node& n : g.nodes) {
       for (ValueId id : n.results) need(id, "a result of " + n.op);
       for (const Arg& a : n.args) {
@@ -409,6 +422,7 @@ std::string graph_text(const Graph& graph) {
     out += "  %" + std::to_string(i) + ": " + std::string(isa::dtype_name(v.type.dtype)) +
            int_list(v.type.sizes) + " strides " + int_list(v.type.strides);
     if (v.alias != kNoValue) out += " alias " + value_name(v.alias);
+    if (v.view_of != kNoValue) out += " view " + value_name(v.view_of) + " + " + std::to_string(v.offset);
     out += "\n";
   }
   auto id_line = [&](const char* word, const std::vector<ValueId>& ids) {

@@ -28,6 +28,11 @@ int64_t extent(const TensorType& t) {
   return last + 1;
 }
 
+int64_t view_end(const View& v) {
+  const int64_t elements = extent({v.dtype, v.sizes, v.strides});
+  return elements == 0 ? 0 : v.offset + elements;
+}
+
 std::vector<int64_t> contiguous_strides(const std::vector<int64_t>& sizes) {
   std::vector<int64_t> strides(sizes.size(), 1);
   for (size_t d = sizes.size(); d-- > 1;) strides[d - 1] = strides[d] * std::max<int64_t>(sizes[d], 1);
@@ -140,6 +145,16 @@ const TensorType& LowerContext::type(int i) const {
 
 View LowerContext::view_of(ValueId id) {
   const Value& value = graph_.values.at(static_cast<size_t>(id));
+  if (value.view_of != kNoValue) {
+    View v = view_of(value.view_of);
+    v.dtype = value.type.dtype;
+    v.offset += value.offset;
+    v.sizes = value.type.sizes;
+    v.strides = value.type.strides;
+    if (view_end(v) > list_.buffers[static_cast<size_t>(v.buffer)].elements)
+      throw_internal("the view %" + std::to_string(id) + " goes beyond its base");
+    return v;
+  }
   int32_t& buffer = buffer_of_value_[static_cast<size_t>(id)];
   if (buffer < 0 && value.alias != kNoValue) buffer = view_of(value.alias).buffer;
   if (buffer < 0) {  // a value between two nodes
@@ -293,17 +308,26 @@ void LowerContext::check(const View& v, std::string words, const std::function<E
   emit(CheckKernel{row, {std::move(words)}, 0});
 }
 
-bool LowerContext::aliases(int i, int result) {
+bool LowerContext::shares_memory(int i, int result) {
   if (!wanted(result) || !is_tensor(i)) return false;
   int32_t buffer_in = in(i).buffer, buffer_out = out(result).buffer;
   const Buffer& a = list_.buffers[static_cast<size_t>(buffer_in)];
   const Buffer& b = list_.buffers[static_cast<size_t>(buffer_out)];
-  return buffer_in == buffer_out || (a.kind == Buffer::Kind::kInput && b.alias_input == a.index);
+  auto same_input = [](const Buffer& input, const Buffer& output) {
+    return input.kind == Buffer::Kind::kInput && output.alias_input == input.index;
+  };
+  return buffer_in == buffer_out || same_input(a, b) || same_input(b, a);
+}
+
+bool LowerContext::aliases(int i, int result) {
+  if (!shares_memory(i, result)) return false;
+  const View a = in(i), b = out(result);
+  return a.offset == b.offset && a.sizes == b.sizes && a.strides == b.strides;
 }
 
 View LowerContext::in_unaliased(int i, int result) {
   View v = in(i);
-  if (!aliases(i, result)) return v;
+  if (!shares_memory(i, result)) return v;
   View s = scratch(v.dtype, v.sizes);
   copy(s, v);
   return s;

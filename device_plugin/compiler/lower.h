@@ -138,14 +138,15 @@ class LowerContext {
   void fill(const View& dst, double value);
   // Stops the program with `words` ("RuntimeError: ..") when `bad` holds for an element of `v`.
   void check(const View& v, std::string words, const std::function<Ex(Ex)>& bad);
-  bool aliases(int i, int result = 0);  // result `result` occupies the memory of argument i
-  // `in`, or a copy of it when result `result` occupies the memory of argument i: for lowerings that write a
+  bool aliases(int i, int result = 0);  // result `result` occupies exactly the memory of argument i
+  // `in`, or a copy of it when result `result` shares memory with argument i: for lowerings that write a
   // result before they have read all of an argument.
   View in_unaliased(int i, int result = 0);
   [[noreturn]] void refuse(const std::string& reason) const;  // kUnsupported, with the operator's name
 
  private:
   View view_of(ValueId id);
+  bool shares_memory(int i, int result);
   ValueId value_id(int i) const;
 
   const Graph& graph_;

@@ -15,6 +15,10 @@ Graph graph_with_every_argument_kind() {
   g.values.push_back({{Dtype::kF32, {4, 8}, {16, 2}}, kNoValue});
   g.values.push_back({{Dtype::kI64, {}, {}}, kNoValue});
   g.values.push_back({{Dtype::kBF16, {0, 3}, {3, 1}}, 0});
+  Value view{{Dtype::kF32, {2, 8}, {16, 2}}};
+  view.view_of = 0;
+  view.offset = 32;
+  g.values.push_back(view);
   g.inputs = {0, 1};
   g.outputs = {2};
   Node n;
@@ -66,6 +70,8 @@ TEST_CASE("the text form of a graph reads back to the same text and the same arg
   CHECK(std::get<double>(r.nodes[0].args[8]) == 0.1);
   CHECK(std::get<std::string>(r.nodes[0].args[10]) == "tanh \\ \t");
   CHECK(r.values[2].alias == 0);
+  CHECK(r.values[3].view_of == 0);
+  CHECK(r.values[3].offset == 32);
   CHECK(r.nodes[0].line == 12);
 }
 
@@ -86,6 +92,12 @@ TEST_CASE("malformed graph text is refused with the line and the reason") {
              ContainsSubstring("names %7, which is not declared"));
   CHECK_THAT(message("graph \"a\" {\n  %0: fp32[2] strides [1, 1]\n}"),
              ContainsSubstring("differ in number"));
+  CHECK_THAT(message("graph \"a\" {\n  %0: fp32[2] view %0 + 1\n}"),
+             ContainsSubstring("the base of a view is declared before it"));
+  CHECK_THAT(message("graph \"a\" {\n  %0: fp32[2]\n  %1: fp32[1] view %0 + -1\n}"),
+             ContainsSubstring("offset of a view is not negative"));
+  CHECK_THAT(message("graph \"a\" {\n  %0: fp32[2]\n  %1: fp32[1] view %0 + 1\n  outputs %1\n}"),
+             ContainsSubstring("line 5: the list of outputs names %1, which is a view"));
   CHECK_THAT(message("graph \"a"), ContainsSubstring("closing quote"));
   CHECK_THAT(message("graph \"a\" {"), ContainsSubstring("line 1"));
 }

@@ -110,6 +110,45 @@ const Case kCases[] = {
   outputs %2
   %2 = "aten::addcmul"(%0, %1, %1, p0:fp32)
 })"},
+    {"views of inputs and of values between nodes, a view of a view", R"(graph "views" {
+  %0: fp32[6, 8]
+  %1: fp32[2, 3] strides [8, 2] view %0 + 17
+  %2: fp32[3, 2] strides [2, 8] view %1 + 0
+  %3: fp32[6, 8]
+  %4: fp32[3, 2] strides [1, 8] view %3 + 5
+  %5: fp32[3, 2]
+  %6: fp32[2, 3] strides [1, 2] view %5 + 0
+  %7: fp32[3, 3]
+  inputs %0
+  outputs %7
+  %3 = "aten::exp"(%0)
+  %5 = "aten::mul.Tensor"(%2, %4)
+  %7 = "aten::mm"(%4, %6)
+})"},
+    {"nodes that write parts of a value, read back whole", R"(graph "parts" params 1 {
+  %0: fp32[5, 4]
+  %1: fp32[5, 8]
+  %2: fp32[5, 4] strides [8, 1] view %1 + 0
+  %3: fp32[5, 4] strides [8, 1] view %1 + 4
+  %4: fp32[5, 8]
+  inputs %0
+  outputs %4
+  %2 = "aten::neg"(%0)
+  %3 = "aten::exp"(%0)
+  %2 = "aten::add.Scalar"(%2, p0:fp32, 1)
+  %4 = "aten::exp"(%1)
+})"},
+    {"a part of an input changed in place, then used", R"(graph "cache" {
+  %0: fp32[6, 4]
+  %1: fp32[2, 4]
+  %2: fp32[6, 4] alias %0
+  %3: fp32[2, 4] view %2 + 12
+  %4: fp32[6]
+  inputs %0, %1
+  outputs %2, %4
+  %3 = "aten::copy"(%none, %1, false)
+  %4 = "aten::sum.dim_IntList"(%2, [1], false, none)
+})"},
     {"reduction over the middle axis", R"(graph "sum" {
   %0: fp32[3, 130, 4]
   %1: fp32[3, 4]
@@ -281,6 +320,14 @@ TEST_CASE("a node that breaks the contract is an internal error, not a crash") {
       " %1 = \"aten::add.Tensor\"(%0)\n}");
   CHECK(r.status == CompileResult::Status::kInternalError);
   CHECK_THAT(r.message, ContainsSubstring("argument 1 is missing"));
+}
+
+TEST_CASE("a view beyond its base is an internal error") {
+  CompileResult r = compile(
+      "graph \"a\" {\n %0: fp32[2, 2]\n %1: fp32[2] strides [2] view %0 + 2\n %2: fp32[2]\n inputs %0\n"
+      " outputs %2\n %2 = \"aten::neg\"(%1)\n}");
+  CHECK(r.status == CompileResult::Status::kInternalError);
+  CHECK_THAT(r.message, ContainsSubstring("the view %1 goes beyond its base"));
 }
 
 TEST_CASE("the table of lowerings is sorted and without duplicates") {
