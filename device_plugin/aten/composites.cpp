@@ -4,12 +4,14 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/native_batch_norm_backward.h>
+#include <ATen/ops/norm_except_dim.h>
 #include <ATen/ops/one_hot_native.h>
 #include <ATen/ops/zeros_like.h>
 #include <torch/library.h>
 
 #include <array>
 #include <tuple>
+#include <vector>
 
 namespace trnsim::aten {
 namespace {
@@ -97,6 +99,26 @@ Tensor one_hot(const Tensor& self, int64_t num_classes) {
   return at::native::one_hot(self, num_classes);
 }
 
+// The norm of every slice along `dim`, which is the first or the last.
+std::tuple<Tensor, Tensor> weight_norm(const Tensor& v, const Tensor& g, int64_t dim) {
+  const bool half = v.scalar_type() == at::kHalf || v.scalar_type() == at::kBFloat16;
+  Tensor norms = at::norm_except_dim(half ? v.to(at::kFloat) : v, 2, dim);
+  return {(v * (g / norms)).to(v.scalar_type()), norms};
+}
+
+std::tuple<Tensor, Tensor> weight_norm_backward(const Tensor& grad_w, const Tensor& v, const Tensor& g,
+                                                const Tensor& norms, int64_t dim) {
+  const int64_t rank = v.dim();
+  std::vector<int64_t> others;
+  for (int64_t d = 0; d < rank; ++d)
+    if (d != (dim + rank) % rank) others.push_back(d);
+  const Tensor product = grad_w.to(norms.scalar_type()) * v;
+  const Tensor along = others.empty() ? product : product.sum(others, /*keepdim=*/true);
+  const Tensor grad_g = along / norms;
+  const Tensor grad_v = g / norms * (grad_w - v * (grad_g / norms));
+  return {grad_v.to(v.scalar_type()), grad_g.to(g.scalar_type())};
+}
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
@@ -106,6 +128,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_thnn_fused_gru_cell_backward", &gru_cell_backward);
   m.impl("batch_norm_backward", &batch_norm_backward);
   m.impl("one_hot", &one_hot);
+  m.impl("_weight_norm_interface", &weight_norm);
+  m.impl("_weight_norm_interface_backward", &weight_norm_backward);
 }
 
 }  // namespace trnsim::aten
