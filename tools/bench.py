@@ -106,6 +106,95 @@ def digits_step(device: str) -> Callable[[], None]:
     return step
 
 
+def resnet_step(device: str) -> Callable[[], None]:
+    import torch
+    from workloads import vision
+
+    model = vision.resnet().to(device).train()
+    inputs = {name: t.to(device) for name, t in vision.images().items()}
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(**inputs).loss.backward()
+        optimizer.step()
+
+    return step
+
+
+def unet_step(device: str) -> Callable[[], None]:
+    import torch
+    from workloads import vision
+
+    model = vision.unet().to(device)
+    inputs = {name: t.to(device) for name, t in vision.noisy().items()}
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        (model(**inputs).sample - inputs["sample"]).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def adamw_step(device: str) -> Callable[[], None]:
+    """AdamW, foreach, over 200 parameters of 64x64."""
+    import torch
+
+    torch.manual_seed(0)
+    parameters = [torch.randn(64, 64).to(device).requires_grad_() for _ in range(200)]
+    for p in parameters:
+        p.grad = torch.randn(64, 64).to(device)
+    return torch.optim.AdamW(parameters, lr=1e-3, foreach=True).step
+
+
+def first_calls() -> Row:
+    """Operators with shapes not seen before: lower, compile, load, run. Nothing comes from the cache on disk."""
+    import torch
+
+    with torch.no_grad():
+        calls = [
+            lambda n: torch.ones(n, 33, device="neuron") * 2.5,
+            lambda n: torch.ones(n, 40, device="neuron").softmax(-1),
+            lambda n: torch.ones(n, 24, device="neuron") @ torch.ones(24, n, device="neuron"),
+            lambda n: torch.ones(2, n, device="neuron").sum(0),
+            lambda n: torch.ones(n, 17, device="neuron").t().contiguous(),
+            lambda n: torch.nn.functional.layer_norm(torch.ones(n, 16, device="neuron"), (16,)),
+            lambda n: torch.nn.functional.gelu(torch.ones(n, 9, device="neuron")),
+            lambda n: torch.cat([torch.ones(n, 3, device="neuron"), torch.ones(n, 5, device="neuron")], 1),
+        ]
+        times = []
+        for n in range(101, 113):
+            for call in calls:
+                start = time.perf_counter()
+                call(n)
+                torch.neuron.synchronize()
+                times.append(time.perf_counter() - start)
+    value = 1e3 * statistics.median(times)
+    return Row("first call of an operator with a new shape", value, "ms", "", "<= 3", value <= 3)
+
+
+def layer_70b() -> list[Row]:
+    done = subprocess.run(
+        [sys.executable, ROOT / "tools" / "workloads" / "layer70b.py"], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        sys.exit(f"tools/bench: the 70B layer failed: {done.stderr.strip()}")
+    r = json.loads(done.stdout)
+    fits = "fits" if r["hbm_peak_bytes"] <= r["hbm_capacity_bytes"] else "does not fit"
+    detail = (
+        f"{r['simulated_ns'] / 1e6:.0f} ms simulated, HBM peak {r['hbm_peak_bytes'] / 2**30:.1f} of "
+        f"{r['hbm_capacity_bytes'] / 2**30:.0f} GiB: {fits}"
+    )
+    wall, memory = r["wall_s"], r["host_bytes"] / 2**30
+    name = "70B Llama layer, bf16, 4096 tokens, forward + backward, time only"
+    return [
+        Row(name, wall, "s", "", "<= 60", wall <= 60, detail),
+        Row(f"{name}: memory of the process", memory, "GiB", "", "<= 4", memory <= 4),
+    ]
+
+
 def small_op() -> list[Row]:
     """A cached pointwise op on [16, 64]: until the call returns, and until the result is ready."""
     import torch
@@ -192,10 +281,18 @@ def speed() -> list[Row]:
     graph = "matmul graph 4 x 2048x2048, batch 512, forward + backward, vs CPU eager"
     llama = "tiny Llama training step (AdamW), warm, vs CPU eager"
     digits = "digits CNN training step (SGD), warm, vs CPU eager"
+    resnet = "small ResNet training step (SGD), warm, vs CPU eager"
+    unet = "small UNet training step (AdamW), warm, vs CPU eager"
+    adamw = "AdamW step over 200 parameters, foreach, vs CPU eager"
     steps: dict[str, Callable[[], list[Row]]] = {
         graph: lambda: [ratio_row(graph, matmul_graph, 3, 3, 1.3)],
         llama: lambda: [ratio_row(llama, llama_step, 10, 15, 4)],
         digits: lambda: [ratio_row(digits, digits_step, 20, 15, 4)],
+        resnet: lambda: [ratio_row(resnet, resnet_step, 10, 6, 4)],
+        unet: lambda: [ratio_row(unet, unet_step, 5, 6, 4)],
+        adamw: lambda: [ratio_row(adamw, adamw_step, 10, 3, 3)],
+        "first calls": lambda: [first_calls()],
+        "70B layer": layer_70b,
         "small eager op": small_op,
         "import torch": lambda: [import_overhead()],
         "tile matmul": host_gemm,

@@ -1,28 +1,8 @@
 """W09: a ResNet: running statistics, evaluation and training, channels_last."""
 
 import torch
-from transformers import ResNetConfig, ResNetForImageClassification
 from twins import assert_close, assert_same_step, on_device
-
-
-def build():
-    torch.manual_seed(0)
-    config = ResNetConfig(
-        num_channels=3,
-        embedding_size=16,
-        hidden_sizes=[16, 32],
-        depths=[1, 1],
-        layer_type="basic",
-        num_labels=10,
-    )
-    return ResNetForImageClassification(config)
-
-
-def inputs():
-    return {
-        "pixel_values": torch.randn(4, 3, 64, 64, generator=torch.Generator().manual_seed(1)),
-        "labels": torch.tensor([0, 3, 5, 9]),
-    }
+from workloads_of_tools import vision
 
 
 def run(model, data):
@@ -31,7 +11,7 @@ def run(model, data):
 
 
 def test_training_step_and_running_statistics():
-    host, device, _ = assert_same_step(build().train(), run, inputs())
+    host, device, _ = assert_same_step(vision.resnet().train(), run, vision.images())
     buffers = 0
     for (name, a), b in zip(host.named_buffers(), device.buffers(), strict=True):
         assert_close(b, a, 1e-5, name)
@@ -40,8 +20,8 @@ def test_training_step_and_running_statistics():
 
 
 def test_evaluation_uses_the_running_statistics():
-    host, device, _ = assert_same_step(build().eval(), run, inputs())
-    images = inputs()["pixel_values"].to("neuron")
+    host, device, _ = assert_same_step(vision.resnet().eval(), run, vision.images())
+    images = vision.images()["pixel_values"].to("neuron")
     with torch.no_grad():
         evaluated = device(images).logits
         trained = device.train()(images).logits
@@ -49,8 +29,8 @@ def test_evaluation_uses_the_running_statistics():
 
 
 def test_channels_last():
-    host = build().eval()
-    images = inputs()["pixel_values"]
+    host = vision.resnet().eval()
+    images = vision.images()["pixel_values"]
     device = on_device(host).to(memory_format=torch.channels_last)
     with torch.no_grad():
         got = device(images.to("neuron").to(memory_format=torch.channels_last)).logits

@@ -4,4 +4,4 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "tools"))
-from workloads import digits, transformer  # noqa: E402, F401
+from workloads import digits, transformer, vision  # noqa: E402, F401
