@@ -14,6 +14,9 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
+
+import bench_compile
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build" / "release" / "bin"
@@ -234,8 +237,8 @@ def import_overhead() -> Row:
     return Row("import torch: overhead of the plugin", value, "s", "<= 0.3", "<= 0.1", value <= 0.3)
 
 
-def native(name: str, *args: str) -> dict:
-    """Runs one of the C++ benchmark programs; they print one JSON object."""
+def native(name: str, *args: str | Path) -> Any:
+    """Runs one of the C++ benchmark programs; they print JSON."""
     program = BUILD / name
     if not program.exists():
         sys.exit(f"tools/bench: {program.relative_to(ROOT)} is missing: run tools/setup in this checkout")
@@ -433,7 +436,7 @@ def output_file(text: str) -> Path:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["speed", "fidelity"])
+    parser.add_argument("what", choices=["speed", "fidelity", "compile"])
     parser.add_argument("--json", metavar="FILE", type=output_file, help="also write the result as JSON")
     parser.add_argument(
         "--page", metavar="FILE", type=output_file, help="fidelity: also write the page docs/fidelity.md"
@@ -443,6 +446,13 @@ def main() -> int:
         return fidelity(args.json, args.page)
     if args.page:
         parser.error("--page goes with fidelity")
+    if args.what == "compile":
+        with working("compiling and timing"):
+            cases = bench_compile.measure(native)
+        bench_compile.show(cases)
+        if args.json:
+            args.json.write_text(json.dumps({"schema_version": 1, "rows": [asdict(c) for c in cases]}, indent=1) + "\n")
+        return 0 if all(c.ok for c in cases) else 1
     rows = speed()
     show(rows)
     if args.json:

@@ -262,7 +262,7 @@ struct RandomKernel {
 //   score[b, h, i, j] = scale * sum_d q[b, h, i, d] k[b, h', j, d] + mask[b, h, i, j],  h' = h / (heads / kv_heads)
 //   out[b, h, i, :] = sum_j softmax_j(score)[b, h, i, j] v[b, h', j, :]
 // q, k, v of one float dtype; scores, sums and the softmax in FP32. A row whose scores are all -inf gives 0 (and a log
-// of sums of +inf), as PyTorch's scaled_dot_product_attention has it.
+// of the sum of +inf), as PyTorch's scaled_dot_product_attention has it.
 struct AttentionKernel {
   static constexpr int64_t kUnbounded = INT64_MAX;
 

@@ -156,6 +156,18 @@ const Case kCases[] = {
   outputs %1
   %1 = "aten::sum.dim_IntList"(%0, [1], false, none)
 })"},
+    {"attention, causal, with a mask", R"(graph "attention" {
+  %0: fp32[2, 4, 20, 8]
+  %1: fp32[2, 2, 30, 8] strides [480, 8, 16, 1]
+  %2: fp32[2, 2, 30, 6]
+  %3: fp32[20, 30]
+  %4: fp32[2, 4, 20, 6]
+  %5: fp32[2, 4, 20]
+  inputs %0, %1, %2, %3
+  outputs %4, %5
+  (%4, %5, %none, %none, %none, %none, %none) =
+      "aten::_scaled_dot_product_fused_attention_overrideable"(%0, %1, %2, %3, f:0.0, true, false, none)
+})"},
     {"row chain", R"(graph "softmax" {
   %0: fp32[129, 13]
   %1: fp32[129, 13]

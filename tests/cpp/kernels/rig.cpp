@@ -7,6 +7,7 @@
 #include "isa/validator.h"
 #include "sim/exec/exec.h"
 #include "tests/cpp/catch.h"
+#include "tests/cpp/compiler/reference.h"
 
 namespace trnsim::compiler::test {
 
@@ -158,6 +159,13 @@ void Rig::run(const Kernel& kernel) {
   const std::string error = run_error(kernel);
   INFO(error);
   REQUIRE(error.empty());
+}
+
+void Rig::run_reference(const Kernel& kernel) {
+  list_.kernels = {kernel};
+  std::vector<std::byte*> memory;
+  for (auto& m : memory_) memory.push_back(m.data());
+  reference::run(list_, memory, {params_.begin(), params_.end()});
 }
 
 double worst_error(const std::vector<double>& a, const std::vector<double>& b) {

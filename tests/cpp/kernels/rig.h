@@ -28,6 +28,8 @@ class Rig {
 
   // Tiles, validates and executes. Fails the test on any diagnostic.
   void run(const Kernel& kernel);
+  // The same by the oracle (compiler/reference.h), into the same memory.
+  void run_reference(const Kernel& kernel);
   // The message of a run-time error; empty when the program ran.
   std::string run_error(const Kernel& kernel);
 

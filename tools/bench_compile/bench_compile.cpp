@@ -1,0 +1,112 @@
+// Compiles graphs given as text (graph_text.h) and runs them on the chip without data.
+//   trnsim_bench_compile [--spans FILE] GRAPH...
+// Prints a JSON list, one object per graph. --spans writes engine, start and end in ns of every instruction of the
+// last graph: the timeline behind "what bounds it".
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "device_plugin/compiler/compiler.h"
+#include "device_plugin/compiler/graph_text.h"
+#include "isa/container.h"
+#include "isa/table.h"
+#include "sim/chip/simulator.h"
+
+using namespace trnsim;
+
+namespace {
+
+constexpr const char* kEngines[] = {"tensor", "vector", "scalar", "gpsimd", "sync"};
+static_assert(std::size(kEngines) == isa::kNumEngines);
+
+double share(int64_t part, int64_t whole) { return static_cast<double>(part) / static_cast<double>(whole); }
+
+void write_spans(const std::string& path, const isa::Program& program, const chip::Trace& trace) {
+  std::ofstream file(path);
+  for (const chip::InstructionSpan& s : trace.instructions) {
+    const isa::Instruction& i = program.streams[static_cast<size_t>(s.engine)][s.index];
+    file << kEngines[static_cast<int>(s.engine)] << ' ' << s.index << ' ' << isa::row(i.opcode).name << ' '
+         << static_cast<double>(s.start) / 1e3 << ' ' << static_cast<double>(s.end) / 1e3 << '\n';
+  }
+  for (const chip::TransferSpan& t : trace.transfers) {
+    const isa::Instruction& i = program.streams[static_cast<size_t>(t.engine)][t.index];
+    file << "dma" << static_cast<int>(i.queue) << ' ' << t.index << ' '
+         << (i.dst.space == isa::Space::kHbm ? "store" : "load") << i.dst.elements() << ' '
+         << static_cast<double>(t.trigger) / 1e3 << ' ' << static_cast<double>(t.complete) / 1e3 << '\n';
+  }
+}
+
+int run(const char* path, bool comma, const std::string& spans, const config::Config& config) {
+  std::ifstream file(path);
+  if (!file) {
+    std::fprintf(stderr, "user error: cannot read %s\n", path);
+    return 1;
+  }
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  compiler::Graph graph;
+  try {
+    graph = compiler::graph_from_text(text);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "%s: %s\n", path, e.what());
+    return 1;
+  }
+  const auto start = std::chrono::steady_clock::now();
+  const compiler::CompileResult compiled = trnsim_compiler()->compile(graph, {});
+  const double compile_s =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (compiled.status != compiler::CompileResult::Status::kOk) {
+    std::fprintf(stderr, "%s: %s\n", path, compiled.message.c_str());
+    return 1;
+  }
+  isa::Program program;
+  isa::ContainerError error;
+  if (!isa::read_program({compiled.container.data(), compiled.container.size()}, program, &error)) {
+    std::fprintf(stderr, "%s: %s\n", path, error.message.c_str());
+    return 1;
+  }
+  chip::Trace trace;
+  const chip::TimingResult r =
+      chip::run_timing(program, config, spans.empty() ? nullptr : &trace);
+  if (r.status != chip::LaunchResult::Status::kOk) {
+    std::fprintf(stderr, "%s: %s\n", path, r.message.c_str());
+    return 1;
+  }
+  if (!spans.empty()) write_spans(spans, program, trace);
+  const int64_t total = r.stats.total_ps;
+  std::printf("%s{\"name\": \"%s\", \"simulated_ns\": %.3f, \"launch_ns\": %.3f, \"compile_s\": %.4f, ", comma ? ",\n" : "",
+              graph.name.c_str(), static_cast<double>(total) / 1e3, config.launch.start_ns + config.launch.end_ns,
+              compile_s);
+  std::printf("\"instructions\": %lld, \"flops\": %llu, \"hbm_bytes\": %llu, ",
+              static_cast<long long>(compiled.instructions), static_cast<unsigned long long>(program.flops),
+              static_cast<unsigned long long>(program.hbm_bytes));
+  for (size_t e = 0; e < isa::kNumEngines; ++e)
+    std::printf("\"%s\": %.4f, ", kEngines[e], share(r.stats.engines[e].busy_ps, total));
+  std::printf("\"dma\": %.4f, \"bytes_read\": %lld, \"bytes_written\": %lld}", share(r.stats.dma_busy_ps, total),
+              static_cast<long long>(r.stats.dma_bytes_read), static_cast<long long>(r.stats.dma_bytes_written));
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::string error, spans;
+  const auto config = config::load("trn2", "", &error);
+  if (!config) {
+    std::fprintf(stderr, "%s\n", error.c_str());
+    return 1;
+  }
+  int first = 1;
+  if (argc > 2 && std::strcmp(argv[1], "--spans") == 0) {
+    spans = argv[2];
+    first = 3;
+  }
+  std::printf("[");
+  for (int i = first; i < argc; ++i) {
+    if (run(argv[i], i > first, spans, *config) != 0) return 1;
+  }
+  std::printf("]\n");
+  return 0;
+}
