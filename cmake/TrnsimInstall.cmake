@@ -9,6 +9,8 @@ if(TARGET trnsim_native)
   set_target_properties(trnsim_native PROPERTIES INSTALL_RPATH "$ORIGIN/../lib")
   install(TARGETS trnsim_native RUNTIME DESTINATION bin COMPONENT wheel)
 endif()
+install(FILES "${PROJECT_SOURCE_DIR}/sim/runtime/nrt.h" "${PROJECT_SOURCE_DIR}/sim/runtime/trnsim_ext.h"
+  DESTINATION include COMPONENT wheel)
 # Extension modules of the packages.
 foreach(target trnsim_C trnsim_tile_module)
   if(TARGET ${target})

@@ -28,10 +28,11 @@ void configure(const std::string& config, const std::string& overrides, const st
 
 std::string runtime_report_json() {
   const DeviceUse use;
-  if (!initialized()) return {};
-  for (int i = 0; i < trnsim::aten::device_count(); ++i)
+  for (int i = 0; initialized() && i < trnsim::aten::device_count(); ++i)
     if (queue_exists(static_cast<c10::DeviceIndex>(i))) queue(static_cast<c10::DeviceIndex>(i)).synchronize();
-  return nrt().trnsim_report_json();
+  std::string report = nrt().trnsim_report_json();
+  TORCH_CHECK_VALUE(report != "{}", nrt().trnsim_last_error());
+  return report;
 }
 
 std::string config_json() { return nrt().trnsim_config_json(); }

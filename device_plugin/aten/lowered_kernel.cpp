@@ -402,6 +402,10 @@ std::shared_ptr<Plan> make_plan(const c10::OperatorHandle& op, const Overload& o
     plan->result_resized.push_back(false);
   }
   plan->random_words = words_of(overload, call, *plan);
+  for (size_t r = 0; r < plan->results.size(); ++r)
+    if (plan->result_wanted[r])
+      plan->fresh_outputs.push_back(overload.written.empty() && r < overload.num_results &&
+                                    plan->results[r].extent_bytes > 0);
 
   bool any_elements = false;
   for (size_t r = 0; r < plan->results.size(); ++r)

@@ -103,6 +103,16 @@ void load_program(Plan& plan, compiler::Graph graph) {
 
 namespace {
 
+// NaN in every floating-point type, -1 in integers.
+void poison_outputs(const Plan& plan, c10::ArrayRef<Slice> slices) {
+  const size_t first = slices.size() - std::min(slices.size(), plan.fresh_outputs.size());
+  for (size_t i = first; i < slices.size() && !time_only(); ++i) {
+    void* base = nrt().nrt_tensor_get_va(slices[i].segment);
+    if (!plan.fresh_outputs[i - first] || base == nullptr) continue;
+    std::memset(static_cast<std::byte*>(base) + slices[i].offset_bytes, 0xff, slices[i].bytes);
+  }
+}
+
 // A check that the program itself made names the class of the CPU's error and its words; anything else is an error of
 // the device.
 [[noreturn]] void throw_execution_error(const Plan& plan, NrtStatus status) {
@@ -149,6 +159,7 @@ void execute_plan(Plan& plan, c10::ArrayRef<Slice> slices, c10::ArrayRef<uint32_
   }
   const NrtStatus status = api.nrt_execute(plan.model, plan.input_set, plan.output_set);
   if (status == kNrtSuccess || status == kNrtCompletedWithNumErr) return;
+  poison_outputs(plan, slices);
   throw_execution_error(plan, status);
 }
 

@@ -61,6 +61,9 @@ struct Plan : std::enable_shared_from_this<Plan> {
   };
   c10::SmallVector<ParamConversion, 2> param_conversions;
   uint64_t random_words = 0;  // how far a call advances the generator
+  // Outputs (in the order of the bindings) in memory that held nothing before: if the program fails, what it should have
+  // written must not read as values.
+  std::vector<bool> fresh_outputs;
 
   PlanCache* cache = nullptr;  // that holds it, under ...
   uint64_t hash = 0;           // ... this hash

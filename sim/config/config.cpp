@@ -146,15 +146,23 @@ std::string range_error(const std::string& key, const pb::FieldDescriptor* field
          " to " + number_text(p.max());
 }
 
-// Collects the first error of the text parser and words unknown names with the nearest valid one.
+// One line each: a file or a list of overrides is mended in one go.
+void append(std::string* errors, const std::string& error) {
+  if (!error.empty()) *errors += (errors->empty() ? "" : "\n") + error;
+}
+
+// Collects the errors of the text parser and words unknown names with the nearest valid one. The parser goes on behind an
+// unknown name (it calls that a warning), and ends at anything else.
 class ErrorCollector : public pb::io::ErrorCollector {
  public:
   explicit ErrorCollector(std::string file) : file_(std::move(file)) {}
 
   void AddError(int line, pb::io::ColumnNumber column, const std::string& message) override {
-    if (!text_.empty()) return;
-    text_ = "user error: " + file_ + ":" + std::to_string(line + 1) + ":" + std::to_string(column + 1) +
-            ": " + reword(message);
+    append(&text_, "user error: " + file_ + ":" + std::to_string(line + 1) + ":" +
+                       std::to_string(column + 1) + ": " + reword(message));
+  }
+  void AddWarning(int line, pb::io::ColumnNumber column, const std::string& message) override {
+    AddError(line, column, message);
   }
   const std::string& text() const { return text_; }
 
@@ -189,8 +197,8 @@ struct Parsed {
   std::map<std::string, Provenance> provenance;
 };
 
-std::string check_ranges(const ConfigFile& file, const pb::TextFormat::ParseInfoTree& tree,
-                         const std::string& path) {
+void check_ranges(const ConfigFile& file, const pb::TextFormat::ParseInfoTree& tree, const std::string& path,
+                  std::string* errors) {
   const auto* reflection = file.GetReflection();
   std::vector<const pb::FieldDescriptor*> groups;
   reflection->ListFields(file, &groups);
@@ -213,11 +221,11 @@ std::string check_ranges(const ConfigFile& file, const pb::TextFormat::ParseInfo
       if (bad.empty()) continue;
       pb::TextFormat::ParseLocation at;
       if (const auto* nested = tree.GetTreeForNested(group, -1)) at = nested->GetLocation(field, -1);
-      return "user error: " + path + ":" + std::to_string(at.line + 1) + ":" + std::to_string(at.column + 1) +
-             ": " + bad + "; see `trnsim config explain " + key + "`";
+      append(errors, "user error: " + path + ":" + std::to_string(at.line + 1) + ":" +
+                         std::to_string(at.column + 1) + ": " + bad + "; see `trnsim config explain " + key +
+                         "`");
     }
   }
-  return "";
 }
 
 bool parse(std::string_view name_or_file, const std::string& directory, int depth, Parsed* out,
@@ -231,26 +239,24 @@ bool parse_text(const std::string& path, const std::string& text, const std::str
   pb::TextFormat::Parser parser;
   parser.RecordErrorsTo(&collector);
   parser.WriteLocationsTo(&tree);
+  parser.AllowUnknownField(true);
   pb::io::ArrayInputStream input(text.data(), static_cast<int>(text.size()));
-  if (!parser.Parse(&input, &file)) {
-    *error =
-        collector.text().empty() ? "user error: " + path + ": not a configuration file" : collector.text();
-    return false;
-  }
-  *error = check_ranges(file, tree, path);
-  if (!error->empty()) return false;
+  const bool parsed = parser.Parse(&input, &file);
+  *error = collector.text();
+  if (!parsed && error->empty()) *error = "user error: " + path + ": not a configuration file";
+  check_ranges(file, tree, path, error);
   for (int i = 0; i < file.provenance_size(); ++i) {
     const std::string& key = file.provenance(i).key();
     const auto* group = ConfigFile::descriptor()->FindFieldByName(key);
     if (find_field(key).field == nullptr &&
         (group == nullptr || group->name() == "base" || group->is_repeated())) {
       const auto at = tree.GetLocation(ConfigFile::descriptor()->FindFieldByName("provenance"), i);
-      *error = "user error: " + path + ":" + std::to_string(at.line + 1) + ":" +
-               std::to_string(at.column + 1) + ": provenance of unknown parameter '" + key + "'" +
-               key_suggestion(key);
-      return false;
+      append(error, "user error: " + path + ":" + std::to_string(at.line + 1) + ":" +
+                        std::to_string(at.column + 1) + ": provenance of unknown parameter '" + key + "'" +
+                        key_suggestion(key));
     }
   }
+  if (!error->empty()) return false;
 
   if (file.has_base()) {
     if (depth >= kMaxBaseDepth) {
@@ -344,13 +350,15 @@ bool parse(std::string_view name_or_file, const std::string& directory, int dept
 }
 
 bool fill(const ConfigFile& values, Config* config, std::string* error) {
+  constexpr size_t kMaxNamed = 5;
+  std::vector<std::string> missing;
+  size_t num_missing = 0;
   visit_parameters(*config, [&](const char* key, auto& target) {
-    if (!error->empty()) return;
     const FieldPath path = find_field(key);
     const pb::Message& m = values.GetReflection()->GetMessage(values, path.group);
     if (!m.GetReflection()->HasField(m, path.field)) {
-      *error = std::string("user error: configuration '") + config->name + "' gives no value for " + key +
-               "; set it, or name a `base`";
+      if (missing.size() < kMaxNamed) missing.emplace_back(key);
+      ++num_missing;
       return;
     }
     using T = std::decay_t<decltype(target)>;
@@ -362,7 +370,13 @@ bool fill(const ConfigFile& values, Config* config, std::string* error) {
       target = m.GetReflection()->GetInt64(m, path.field);
     }
   });
-  return error->empty();
+  if (num_missing == 0) return true;
+  *error = "user error: configuration '" + config->name + "' gives no value for";
+  for (const std::string& key : missing) *error += (key == missing.front() ? " " : ", ") + key;
+  if (num_missing > missing.size())
+    *error += " and " + std::to_string(num_missing - missing.size()) + " more";
+  *error += "; set them, or name a `base`";
+  return false;
 }
 
 std::string strip(std::string_view s) {
@@ -484,23 +498,22 @@ std::optional<Config> load(std::string_view name_or_file, std::string_view overr
     const size_t equals = item.find('=');
     const std::string where = "override " + std::to_string(index) + " '" + item + "': ";
     if (equals == std::string::npos) {
-      *error = "user error: " + where + "expected key=value";
-      return std::nullopt;
+      append(error, "user error: " + where + "expected key=value");
+      continue;
     }
     std::string problem;
     const std::string key = strip(std::string_view(item).substr(0, equals));
     if (!set(config, key, std::string_view(item).substr(equals + 1), &problem)) {
-      *error = "user error: " + where + problem.substr(std::string("user error: ").size());
-      return std::nullopt;
+      append(error, "user error: " + where + problem.substr(std::string("user error: ").size()));
+      continue;
     }
-    if (const auto [before, fresh] = set_by.emplace(key, item); !fresh) {
-      *error = "user error: " + where + "the parameter is already set by '" + before->second + "'";
-      return std::nullopt;
-    }
+    if (const auto [before, fresh] = set_by.emplace(key, item); !fresh)
+      append(error, "user error: " + where + "the parameter is already set by '" + before->second + "'");
   }
-  const std::string relation = check_relations(config);
-  if (!relation.empty()) {
-    *error = "user error: configuration '" + config.name + "': " + relation;
+  if (!error->empty()) return std::nullopt;
+  *error = check_relations(config);
+  if (!error->empty()) {
+    *error = "user error: configuration '" + config.name + "': " + *error;
     return std::nullopt;
   }
   return config;

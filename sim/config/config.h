@@ -33,8 +33,8 @@ struct Config : Parameters {
 };
 
 // name_or_file: a built-in name (builtin_names()) or a file in the same format. overrides: "a.b=1,c.d=2".
-// On failure returns nothing and fills `error` with file:line:column (or the number of the override), the
-// limit that was broken or the nearest valid name.
+// On failure returns nothing and fills `error`: a line per fault with file:line:column (or the number of the override),
+// the limit that was broken or the nearest valid name.
 std::optional<Config> load(std::string_view name_or_file, std::string_view overrides, std::string* error);
 
 // "trn2", "trn3", instances and what-if examples; their text is compiled in, so names work without any file.

@@ -104,8 +104,7 @@ json::object band_json(const config::Config& c, const Totals& t, const Activity&
 
 }  // namespace
 
-std::string report_json() {
-  Runtime& r = *g_runtime;
+std::string report_json(Runtime& r) {
   const config::Config& c = r.settings.config;
   Totals t;
   int64_t busiest_ps = 0;
@@ -166,7 +165,7 @@ std::string report_json() {
                           {"bytes_written", t.dma_bytes_written},
                           {"descriptors", t.dma_descriptors},
                           {"busy_ns", ns(t.dma_busy_ps)}};
-  o["hbm"] = json::object{{"peak_bytes", r.driver->memory_peak()}};
+  o["hbm"] = json::object{{"peak_bytes", r.driver == nullptr ? 0 : r.driver->memory_peak()}};
   o["roofline"] = roofline(c, t, core_ps);
 
   // The instance is rented as a whole; the share of the cores in use is what the run costs when the rest
@@ -174,10 +173,12 @@ std::string report_json() {
   const double hours = static_cast<double>(t.simulated_ps) * 1e-12 / 3600.0;
   const double share = static_cast<double>(r.cores.size()) / static_cast<double>(r.settings.logical_cores());
   const double usd_per_hour = c.instance.price_usd_per_hour;  // 0: no public price
+  // A run without time has no cost: null, not zero.
+  const bool known = usd_per_hour > 0 && r.settings.mode != chip::Mode::kData;
   o["cost"] =
       json::object{{"instance", c.instance.name},
                    {"usd_per_hour", usd_per_hour > 0 ? json::value(usd_per_hour) : json::value(nullptr)},
-                   {"usd", usd_per_hour > 0 ? json::value(hours * usd_per_hour) : json::value(nullptr)},
+                   {"usd", known ? json::value(hours * usd_per_hour) : json::value(nullptr)},
                    {"cores_share", share}};
   o["caches"] = json::object{{"memo", json::object{{"hits", t.memo_hits}, {"misses", t.memo_misses}}}};
   json::array warnings;
@@ -208,7 +209,7 @@ void write_report_file() {
   // With PyTorch the plugin writes it, as only the plugin knows the fallbacks.
   if (r.settings.report_file.empty() || r.framework == NRT_FRAMEWORK_TYPE_PYTORCH) return;
   std::string why;
-  if (!write_whole(r.settings.report_file, report_json() + '\n', &why))
+  if (!write_whole(r.settings.report_file, report_json(r) + '\n', &why))
     log(LogLevel::kError,
         "user error: cannot write the report to TRNSIM_JSON=" + r.settings.report_file + ": " + why);
 }
@@ -221,12 +222,23 @@ extern "C" {
 
 const char* trnsim_report_json(void) {
   thread_local std::string text;
-  if (!ready()) {
+  if (g_state.load() == State::kClosed) {
     not_ready("trnsim_report_json");
     return "{}";
   }
   try {
-    text = report_json();
+    if (ready()) {
+      text = report_json(*g_runtime);
+    } else {  // whole, of a device that nothing has run on
+      Runtime unused;
+      unused.report_start = std::chrono::steady_clock::now();
+      std::string error;
+      if (!current_settings(&unused.settings, &error)) {
+        fail(NRT_INVALID, error);
+        return "{}";
+      }
+      text = report_json(unused);
+    }
   } catch (const std::exception& e) {
     fail(NRT_FAILURE, std::string("trnsim_report_json: ") + e.what());
     return "{}";

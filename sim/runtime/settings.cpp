@@ -31,13 +31,18 @@ std::vector<std::string> split(const std::string& text, char separator) {
   return out;
 }
 
+// One line each, so that all of an environment is mended in one go.
+void append(std::string* errors, const std::string& error) {
+  *errors += (errors->empty() ? "" : "\n") + error;
+}
+
 bool check_values(const std::string& name, const std::string& value, const std::string& allowed,
                   std::string* error) {
   const auto values = split(allowed, '|');
   if (std::find(values.begin(), values.end(), value) != values.end()) return true;
   const std::string near = nearest(value, values);
-  *error = "user error: " + name + "='" + value + "'; the values are " + allowed +
-           (near.empty() ? "" : " (nearest: " + near + ")");
+  append(error, "user error: " + name + "='" + value + "'; the values are " + allowed +
+                    (near.empty() ? "" : " (nearest: " + near + ")"));
   return false;
 }
 
@@ -63,23 +68,22 @@ bool check_environment(std::string* error) {
     if (known == nullptr && !own) continue;
     if (known == nullptr) {
       const std::string near = nearest(name, names);
-      *error =
-          "user error: unknown environment variable " + name +
-          (near.empty() ? "; docs/runtime.md lists those of the simulator" : "; the nearest name is " + near);
-      return false;
+      append(error, "user error: unknown environment variable " + name +
+                        (near.empty() ? "; docs/runtime.md lists those of the simulator"
+                                      : "; the nearest name is " + near));
+      continue;
     }
     // Flags of the framework are read without regard to case, as its own are.
     const std::string text = own ? value : lower_case(value);
-    if (!value.empty() && known->values[0] != '\0' && !check_values(name, text, known->values, error))
-      return false;
+    if (!value.empty() && known->values[0] != '\0') check_values(name, text, known->values, error);
     // Switches of parts that do not exist yet: to accept them would promise an output that never comes.
     if (!value.empty() && (name == "TRNSIM_TRACE" || name == "TRNSIM_REPORT")) {
-      *error = "not simulated: " + name + "=" + value +
-               ": this version writes no such file; unset it (TRNSIM_JSON writes the report as JSON)";
-      return false;
+      append(error,
+             "not simulated: " + name + "=" + value +
+                 ": this version writes no such file; unset it (TRNSIM_JSON writes the report as JSON)");
     }
   }
-  return true;
+  return error->empty();
 }
 
 std::string env(const char* name) {
@@ -252,13 +256,15 @@ const char* mode_name(chip::Mode mode) {
 }
 
 bool read_settings(const Request& request, Settings* out, std::string* error) {
-  if (!check_environment(error)) return false;
+  error->clear();
+  check_environment(error);
   Settings s;
-  std::string name = request.config.value_or(env("TRNSIM_CONFIG")), platform;
-  if (!read_platform_target(&platform, error)) return false;
+  std::string name = request.config.value_or(env("TRNSIM_CONFIG")), platform, problem;
+  if (!read_platform_target(&platform, &problem)) append(error, problem);
   if (name.empty()) name = platform.empty() ? "trn2" : platform;
-  auto config = config::load(name, request.overrides.value_or(env("TRNSIM_SET")), error);
-  if (!config) return false;
+  auto config = config::load(name, request.overrides.value_or(env("TRNSIM_SET")), &problem);
+  if (!config) append(error, problem);
+  if (!error->empty()) return false;
   s.config = std::move(*config);
   if (!isa::generation_from_target(s.config.chip.generation)) {
     *error = "user error: configuration '" + name +

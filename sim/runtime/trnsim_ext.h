@@ -23,7 +23,7 @@ const char* trnsim_last_error(void);
 int64_t trnsim_simulated_ps(uint32_t vnc);
 
 /* The report of design section 7 as JSON (without the parts only the framework knows: fallbacks, plan
- * caches). */
+ * caches). Whole also before nrt_init; "{}" after nrt_close, and when the configuration is refused. */
 const char* trnsim_report_json(void);
 void trnsim_reset_report(void);
 

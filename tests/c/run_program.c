@@ -77,6 +77,7 @@ int main(int argc, char** argv) {
   EXPECT(nrt_get_visible_nc_count(&count) == NRT_SUCCESS);
   EXPECT(count >= 1);
   EXPECT(nrt_load(container, bytes, 0, 1, &model) == NRT_UNINITIALIZED);
+  EXPECT(strstr(trnsim_report_json(), "\"programs\":[]") != NULL); /* whole, of a chip that has run nothing */
 
   for (run = 0; run < 2; ++run) { /* init, close, init */
     EXPECT(nrt_init(NRT_FRAMEWORK_TYPE_NO_FW, "", "") == NRT_SUCCESS);

@@ -144,3 +144,18 @@ def test_a_missing_cache_folder_is_made(run_python, tmp_path):
     )
     assert result.stdout.strip() == "[2.0, 2.0, 2.0]"
     assert list(folder.rglob("*.trnp"))
+
+
+def test_the_process_group_says_that_it_is_not_simulated(run_python):
+    out = run_python(
+        """
+import os, torch.distributed as dist
+os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="0", RANK="0", WORLD_SIZE="1")
+for backend in ("neuron", "cpu:gloo,neuron:neuron", None):
+    try:
+        dist.init_process_group(backend)
+    except NotImplementedError as e:
+        print(e)
+"""
+    ).stdout.strip()
+    assert out.count("not simulated: the process group 'neuron'") == 3 and out.count("gloo") == 3

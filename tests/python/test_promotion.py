@@ -155,3 +155,52 @@ def test_a_single_element_on_the_host_beside_device_tensors(case):
     result = function("neuron")
     assert result.device.type == "neuron"
     torch.testing.assert_close(result.cpu(), function("cpu"))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("mode", ["trunc", "floor"])
+def test_rounded_quotients_of_reduced_types_round_the_quotient_first(mode, dtype):
+    generator = torch.Generator().manual_seed(0)
+    a = (torch.randn(4000, generator=generator) * 50).to(dtype)
+    b = (torch.randn(4000, generator=generator) * 3).to(dtype)
+    a[:8] = torch.tensor([0.0, -0.0, 1.0, -1.0, float("inf"), 5.0, -5.0, float("nan")], dtype=dtype)
+    b[:8] = torch.tensor([1.0, 1.0, 0.0, 0.0, 2.0, float("inf"), float("inf"), 1.0], dtype=dtype)
+    for divisor in (b, b[100], 3.3, torch.tensor([2.7], dtype=dtype)):
+        on_device = divisor.neuron() if isinstance(divisor, torch.Tensor) else divisor
+        expected = torch.div(a, divisor, rounding_mode=mode)
+        actual = torch.div(a.neuron(), on_device, rounding_mode=mode).cpu()
+        assert torch.equal(actual.isnan(), expected.isnan())
+        torch.testing.assert_close(actual, expected, rtol=0, atol=0, equal_nan=True)
+        assert torch.equal(actual.signbit()[~actual.isnan()], expected.signbit()[~expected.isnan()])
+    if mode == "floor":
+        assert torch.equal((a.neuron() // b.neuron()).cpu()[8:], (a // b)[8:])
+
+
+LOSSES = ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy_with_logits", "soft_margin_loss",
+          "kl_div", "poisson_nll_loss", "hinge_embedding_loss")  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:reduction")
+@pytest.mark.parametrize("types", itertools.permutations([*FLOATS, torch.int64], 2))
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_of_mixed_types(name, types):
+    """Same type of result, same gradient; a value may be closer to the exact one than the CPU's."""
+
+    def run(device):
+        x = torch.tensor([0.5, 0.25, 0.75]).to(types[0]).to(device)
+        if x.is_floating_point():
+            x.requires_grad_()
+        y = torch.tensor([1.0, 0.0, 1.0]).to(types[1]).to(device)
+        loss = getattr(torch.nn.functional, name)(x, y)
+        loss.backward()
+        return loss.detach().cpu(), x.grad.cpu()
+
+    try:
+        expected = run("cpu")
+    except RuntimeError as e:
+        with pytest.raises(type(e)):
+            run("neuron")
+        return
+    for ours, theirs in zip(run("neuron"), expected, strict=True):
+        assert ours.dtype == theirs.dtype
+        torch.testing.assert_close(ours.float(), theirs.float(), rtol=1e-2, atol=1e-3)

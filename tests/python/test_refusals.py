@@ -205,3 +205,54 @@ except RuntimeError as e:
     )
     assert "user error: cannot" in done.stdout and "TORCH_NEURONX_DEBUG_DIR" in done.stdout
     assert folder in done.stdout and "internal" not in done.stdout
+
+
+# ---- values and types --------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("bad", [1.5, -0.1, float("nan")])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_binary_cross_entropy_wants_probabilities(bad, dtype):
+    loss = torch.nn.functional.binary_cross_entropy
+    for wrong, words in ((0, "all elements of input should"), (1, "all elements of target should")):
+
+        def call(device, wrong=wrong):
+            operands = [torch.tensor([0.25, 0.5], dtype=dtype, device=device) for _ in range(2)]
+            operands[wrong][1] = bad
+            return loss(*operands)
+
+        assert_refused_alike(call, words)
+    edges = torch.tensor([0.0, 1.0], dtype=dtype)
+    torch.testing.assert_close(loss(edges.neuron(), edges.neuron()).cpu(), loss(edges, edges))
+
+
+UNSIGNED = ("add", "sub", "lt", "maximum", "remainder", "pow", "floor_divide", "fmod", "logical_and")
+UNARIES = ("neg", "abs", "sign", "max", "argmax", "bitwise_not", "logical_not", "relu", "square", "amax")
+BOOL = ("abs", "ceil", "floor", "round", "trunc", "frac", "median", "neg", "sign", "exp", "square")
+ACTIVATIONS = ("gelu", "silu", "softplus", "hardswish", "hardsigmoid", "mish", "elu", "leaky_relu", "selu", "celu")
+
+
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32, torch.uint64])
+@pytest.mark.parametrize("name", UNSIGNED + UNARIES)
+def test_wide_unsigned_integers_are_refused_where_the_cpu_has_no_kernel(name, dtype):
+    def call(device):
+        x = torch.tensor([1, 2, 3], dtype=dtype, device=device)
+        return getattr(torch, name)(x, x) if name in UNSIGNED else getattr(torch, name)(x)
+
+    assert_refused_alike(call, "not implemented for 'UInt")
+
+
+@pytest.mark.parametrize("name", BOOL)
+def test_booleans_and_functions_of_numbers(name):
+    def call(device):
+        return getattr(torch, name)(torch.tensor([True, False], device=device))
+
+    if refusal(call, "cpu") is None:
+        torch.testing.assert_close(call("neuron").cpu(), call("cpu"))
+    else:
+        assert_refused_alike(call, "ool")
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int32, torch.int64])
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_activations_of_integers_are_refused(name, dtype):
+    function = getattr(torch.nn.functional, name)
+    assert_refused_alike(lambda d: function(torch.ones(3, dtype=dtype, device=d)), "not implemented for")

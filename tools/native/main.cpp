@@ -36,7 +36,8 @@ int main(int argc, char** argv) {
       {"config", "list, show, check, diff and explain parameters", config_verb},
   };
   const auto usage = [](std::ostream& out) {
-    out << "usage: " << command_name << " VERB [ARGUMENTS]; " << command_name << " VERB --help\n";
+    out << "usage: " << command_name << " VERB [ARGUMENTS]; " << command_name << " VERB --help; "
+        << command_name << " --version\n";
     for (const Verb& v : kVerbs)
       out << "  " << v.name << std::string(10 - std::string(v.name).size(), ' ') << v.doc << '\n';
   };
@@ -47,6 +48,10 @@ int main(int argc, char** argv) {
   }
   if (arguments[0] == "--help" || arguments[0] == "-h" || arguments[0] == "help") {
     usage(std::cout);
+    return finished(kGood);
+  }
+  if (arguments[0] == "--version") {
+    std::cout << "trnsim " TRNSIM_VERSION "\n";
     return finished(kGood);
   }
   const auto verb = std::find_if(std::begin(kVerbs), std::end(kVerbs),

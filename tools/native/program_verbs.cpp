@@ -99,6 +99,8 @@ int validate_verb(const Arguments& arguments) {
   for (const auto& s : program.streams) instructions += s.size();
   std::cout << file << ": legal on " << program.target << " (" << instructions << " instructions, "
             << program.tensors.size() << " tensors)\n";
+  std::cout << "What only running it shows (races, uninitialised reads, addresses): " << command_name
+            << " run --check strict " << file << '\n';
   return kGood;
 }
 

@@ -141,7 +141,14 @@ Ex binary_cross_entropy(Pointwise& p) {
   return p.none(2) ? loss : loss * p.f32(2);
 }
 
+// The program stops on an element that is no probability.
+void check_probabilities(LowerContext& c, int arg, const char* words) {
+  c.check(c.in(arg), words, [](Ex v) { return !(v >= 0.0 && v <= 1.0); });
+}
+
 void lower_bce(LowerContext& c) {  // (self, target, weight, reduction)
+  check_probabilities(c, 0, "RuntimeError: all elements of input should be between 0 and 1");
+  check_probabilities(c, 1, "RuntimeError: all elements of target should be between 0 and 1");
   int64_t reduction = c.int_arg(3);
   View out = c.out(0);
   MapBuilder m(c, c.type(0).sizes, reduction == 0 ? -1 : 0);

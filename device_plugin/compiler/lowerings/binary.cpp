@@ -15,6 +15,30 @@ Ex scaled(Pointwise& p, Ex b, int alpha) {
   return b * p[alpha];
 }
 
+// Tensors of float16 or bfloat16: their kernels on the CPU round after every step, unless the divisor is one element.
+bool rounds_every_step(Pointwise& p) {
+  const Dtype storage = p.context.out_type(0).dtype;
+  if (storage != Dtype::kF16 && storage != Dtype::kBF16) return false;
+  return p.context.is_tensor(1) && p.context.type(1).numel() != 1;
+}
+
+// floor(a / b) by way of the remainder, as every PyTorch device computes it.
+Ex floor_quotient_in_steps(Pointwise& p, Dtype storage) {
+  const auto rounded = [&](Ex v) { return p.map.round_to(v, storage); };
+  const auto is_infinite = [&](Ex v) { return p.abs(v) == kInf; };
+  Ex a = p[0], b = p[1], zero = p.k(0);
+  Ex plain = rounded(a / b);
+  Ex remainder = rounded(p.map.binary(ExprOp::kFmod, a, b));
+  Ex whole = p.select(is_infinite(plain) && !is_infinite(a), a, rounded(a - remainder));
+  Ex q = rounded(whole / b);
+  const Ex signs_differ = p.map.binary(ExprOp::kNe, b < 0.0, remainder < 0.0);
+  q = p.select(remainder != 0.0 && signs_differ, rounded(q - 1.0), q);
+  Ex floored = p.map.unary(ExprOp::kFloor, q);
+  floored = p.select(rounded(q - floored) > 0.5, rounded(floored + 1.0), floored);
+  Ex signed_zero = p.select(p.map.unary(ExprOp::kSignBit, plain), -zero, zero);
+  return p.select(b == 0.0, plain, p.select(q == 0.0, signed_zero, floored));
+}
+
 // Quotient or remainder. An integer 0 in a tensor of divisors stops the program; whoever builds the graph knows the
 // value of a number.
 template <ExprOp op>
@@ -22,6 +46,12 @@ Ex quotient(Pointwise& p) {
   LowerContext& c = p.context;
   if (p.integral() && c.is_tensor(1))
     c.check(c.in(1), "RuntimeError: ZeroDivisionError", [](Ex v) { return v == 0.0; });
+  const Dtype storage = c.out_type(0).dtype;
+  if constexpr (op == ExprOp::kTruncDiv) {
+    if (rounds_every_step(p)) return p.map.unary(ExprOp::kTrunc, p.map.round_to(p[0] / p[1], storage));
+  } else if constexpr (op == ExprOp::kFloorDiv) {
+    if (rounds_every_step(p)) return floor_quotient_in_steps(p, storage);
+  }
   return p.map.binary(op, p[0], p[1]);
 }
 

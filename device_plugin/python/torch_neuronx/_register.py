@@ -83,12 +83,15 @@ def register():
     torch.utils.rename_privateuse1_backend("neuron")
     from torch_neuronx import neuron
     from torch_neuronx._modules import keep_parameters
+    from torch_neuronx._processes import refuse_other_processes, register_process_group
 
     torch._register_device_module("neuron", neuron)
     for name in ("memory", "random", "streams"):
         sys.modules[f"torch.neuron.{name}"] = getattr(neuron, name)
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
 
+    register_process_group(torch)
+    refuse_other_processes(torch)
     keep_parameters(torch)
     _fix_dlpack(torch)
     _print_from_host(torch)

@@ -20,6 +20,25 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Cycle-approximate simulator of AWS Trainium2 and Trainium3.",
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"trnsim {version('trnsim')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
 config_app = typer.Typer(no_args_is_help=True, help="Parameters with unit, range, origin and uncertainty band.")
 app.add_typer(config_app, name="config")
 

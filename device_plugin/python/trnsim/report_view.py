@@ -60,6 +60,10 @@ def format_bytes(n: float) -> str:
     return f"{n:.4g} TiB"
 
 
+def has_time(report: dict[str, Any]) -> bool:
+    return report["mode"] != "data"
+
+
 def render(report: dict[str, Any], top: int = 8) -> Group:
     """The report as rich renderables: time, engines, DMA, the programs that took longest, fallbacks."""
     config = report["config"]
@@ -68,8 +72,8 @@ def render(report: dict[str, Any], top: int = 8) -> Group:
     if isinstance(overrides, dict):
         overrides = ", ".join(f"{k}={v}" for k, v in overrides.items()) or "none"
     band = report.get("error_band") or {}
-    time_text = format_ns(report["simulated_ns"])
-    if band.get("low_ns") is not None:
+    time_text = format_ns(report["simulated_ns"]) if has_time(report) else "none: mode data computes values only"
+    if has_time(report) and band.get("low_ns") is not None:
         time_text += f"  (band {format_ns(band['low_ns'])} to {format_ns(band['high_ns'])})"
     rows = [
         ("configuration", f"{config['name']}   overrides: {overrides}   mode: {report['mode']}"),
@@ -87,7 +91,9 @@ def render(report: dict[str, Any], top: int = 8) -> Group:
         )
     rows.append(("HBM peak", format_bytes(report["hbm"]["peak_bytes"])))
     cost = report.get("cost") or {}
-    if cost.get("instance") and cost.get("usd") is None:
+    if not has_time(report):
+        rows.append(("cost on the chip", "unknown without simulated time (mode both or time)"))
+    elif cost.get("instance") and cost.get("usd") is None:
         rows.append(("cost on the chip", f"no public price for {cost['instance']}"))
     elif cost:
         rows.append(("cost on the chip", f"${cost['usd']:.3g} on {cost['instance']}"))
@@ -161,8 +167,14 @@ def compare(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
 
 
 def _explain(ta: float, tb: float, a: dict[str, Any], b: dict[str, Any], units: list[dict[str, Any]]) -> str:
-    if not ta:
-        return "The first report holds no simulated time."
+    for which, time_ns, report in (("first", ta, a), ("second", tb, b)):
+        if not has_time(report):
+            return (
+                f"The {which} report is of mode data, which computes values and no time: there is nothing to compare. "
+                "Run it with --mode both or time."
+            )
+        if not time_ns:
+            return f"The {which} report holds no simulated time: nothing ran on the device."
     change = (tb - ta) / ta
     busiest = max(units, key=lambda r: r["a_ns"])
     share = busiest["a_ns"] / ta

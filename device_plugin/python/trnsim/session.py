@@ -1,11 +1,9 @@
 """What a program that uses the device can set and ask. PyTorch is imported at the first call, not before."""
 
 import json
-import time
 
 _MODES = ("both", "data", "time")
 _CHECKS = ("strict", "warn", "off")
-_started = time.monotonic()
 
 
 def _native():
@@ -56,22 +54,12 @@ def fallbacks():
 def report():
     """Everything measured since the start or the last ``reset_report()``, as a dict (keys: docs)."""
     native = _native()
-    text = native.runtime_report_json()
-    result = json.loads(text) if text else {}
+    result = json.loads(native.runtime_report_json())
     hits, misses, compiles, compile_us = native.caches()
-    result.setdefault("wall_s", time.monotonic() - _started)
-    caches = result.setdefault("caches", {})
-    caches.update(
-        {"hits": hits, "misses": misses, "compiles": compiles, "compile_s": compile_us / 1e6}
-        if "hits" not in caches
-        else {"plan_hits": hits, "plan_misses": misses, "compiles": compiles, "compile_s": compile_us / 1e6}
-    )
+    result["caches"] |= {"hits": hits, "misses": misses, "compiles": compiles, "compile_s": compile_us / 1e6}
     result["fallbacks"] = fallbacks()
-    result.setdefault("warnings", [])
     return result
 
 
 def reset_report():
-    global _started
-    _started = time.monotonic()
     _native().reset_report()

@@ -1,5 +1,6 @@
 #include "sim/config/config.h"
 
+#include <algorithm>
 #include <boost/json.hpp>
 #include <cstdio>
 #include <fstream>
@@ -126,6 +127,20 @@ TEST_CASE("Errors of a file name line, column and the way out") {
   CHECK_THAT(error_of("no/such/file"), ContainsSubstring("nor a configuration file: no such file"));
   CHECK_THAT(error_of("/"), ContainsSubstring("it is a folder"));
   CHECK_THAT(error_of("/dev/zero"), ContainsSubstring("larger than 1 MiB"));  // a device has no end
+}
+
+TEST_CASE("All errors are told at once") {
+  TempFile f("several",
+             "base: \"trn2\"\nvector {\n  clok_ghz: 1.0\n  clock_ghz: 99\n}\nvectr { a: 1 }\n"
+             "provenance { key: \"tensor.clock\" origin: GUESS }\n");
+  const auto e = error_of(f.path);
+  for (const char* part :
+       {":3:", "'clock_ghz'?", ":4:3", "range 0.1 to 10", "'vector'?", "'tensor.clock_ghz'?"})
+    CHECK_THAT(e, ContainsSubstring(part));
+  CHECK(std::count(e.begin(), e.end(), '\n') == 3);
+  const auto overrides = error_of("trn2", "vector.clock_ghz=-1,chip.cores,hbm.bandwith=1");
+  for (const char* part : {"override 1", "override 2", "override 3"})
+    CHECK_THAT(overrides, ContainsSubstring(part));
 }
 
 TEST_CASE("Overrides are typed and checked") {

@@ -83,9 +83,17 @@ TEST_CASE("the report file is written at close, but not for PyTorch") {
   CHECK_FALSE(std::filesystem::exists(file));
 }
 
-TEST_CASE("no report before init") {
+TEST_CASE("no report after close") {
+  { Session session; }
   CHECK(std::string(trnsim_report_json()) == "{}");
   CHECK(trnsim_simulated_ps(0) == 0);
+}
+
+TEST_CASE("a run without time has no cost, not a cost of nothing") {
+  Session session(Environment{{"TRNSIM_MODE", "data"}});
+  run("p", 0, 1, false);
+  CHECK(report().at("cost").as_object().at("usd").is_null());
+  CHECK(report().at("cost").as_object().at("usd_per_hour").to_number<double>() > 0);
 }
 
 TEST_CASE("calls that are not simulated say so by name") {

@@ -13,6 +13,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from trnsim import cli
+
 SCHEMA = json.loads((Path(__file__).resolve().parents[3] / "docs" / "report.schema.json").read_text())
 
 ADD_SCRIPT = """
@@ -255,3 +257,51 @@ def test_every_builtin_configuration_runs_a_script(tmp_path):
         env = {"NEURON_LOGICAL_NC_CONFIG": "1"}  # the largest number of devices
         done = trnsim("run", "--config", name, "--", "python", "s.py", cwd=tmp_path, **env)
         assert done.returncode == 0 and "32.0" in done.stdout, (name, done.stderr)
+
+
+def test_version():
+    words = trnsim("--version").stdout.split()
+    assert words[0] == "trnsim" and words[1][0].isdigit()
+    native = Path(cli.__file__).parent / "bin" / "trnsim-native"
+    assert subprocess.run([native, "--version"], capture_output=True, text=True, check=True).stdout.split() == words
+
+
+def test_all_faults_of_a_configuration_and_an_environment_are_told_at_once(tmp_path):
+    faults = "vector { clok_ghz: 1 }\nhbm { stack_bandwidth_gb_per_s: -1 }\n"
+    (tmp_path / "c.textproto").write_text('base: "trn2"\n' + faults)
+    done = trnsim("config", "check", "c.textproto", cwd=tmp_path)
+    assert done.returncode == 2 and "c.textproto:2:" in done.stderr and "c.textproto:3:" in done.stderr
+    done = trnsim("config", "check", TRNSIM_CHEK="1", TRNSIM_MODE="tim", TRNSIM_SET="foo=1,chip.cores=-1")
+    lines = done.stderr.splitlines()
+    assert done.returncode == 2 and len(lines) == 4
+    for part in ("TRNSIM_CHEK", "TRNSIM_MODE", "override 1", "override 2"):
+        assert any(part in line for line in lines), part
+
+
+def test_validate_points_to_the_checks_of_a_run():
+    program = Path(__file__).resolve().parents[2] / "c" / "scale_add.trnasm"
+    done = trnsim("validate", program)
+    assert done.returncode == 0 and f"run --check strict {program}" in done.stdout
+
+
+def test_a_run_without_time_does_not_show_a_cost_of_nothing(tmp_path):
+    (tmp_path / "s.py").write_text(ADD_SCRIPT)
+    done = trnsim("run", "--mode", "data", "--json", "d.json", "--", "python", "s.py", cwd=tmp_path)
+    shown = done.stdout + done.stderr
+    assert "unknown without simulated time" in shown and "$" not in shown
+    report = json.loads((tmp_path / "d.json").read_text())
+    jsonschema.validate(report, SCHEMA)
+    assert report["cost"]["usd"] is None
+    assert trnsim("run", "--json", "b.json", "-q", "--", "python", "s.py", cwd=tmp_path).returncode == 0
+    for pair, which in ((("d.json", "b.json"), "first"), (("b.json", "d.json"), "second")):
+        assert f"The {which} report is of mode data" in " ".join(trnsim("compare", *pair, cwd=tmp_path).stdout.split())
+
+
+def test_the_report_is_whole_before_the_device_is_used(run_python):
+    out = run_python(
+        "import json, trnsim\nbefore = trnsim.report()\nimport torch\ntorch.ones(2, device='neuron').sum().item()\n"
+        "print(json.dumps([before, trnsim.report()]))"
+    ).stdout
+    before, after = json.loads(out)
+    jsonschema.validate(before, SCHEMA)
+    assert before.keys() == after.keys() and before["simulated_ns"] == 0 and before["programs"] == []
