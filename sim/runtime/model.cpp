@@ -1,5 +1,6 @@
 // Models: load, bind by name, run, account.
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
@@ -81,7 +82,7 @@ void count_completions(const std::vector<Port>& ports, nrt_tensor_set_t* handle)
   }
 }
 
-void account(LogicalCore& core, Model& m, const chip::LaunchStats& s) {
+void account(LogicalCore& core, Model& m, const chip::LaunchStats& s, int64_t wall_ns) {
   Totals& t = core.totals;
   t.simulated_ps += s.total_ps;
   ++t.launches;
@@ -99,6 +100,7 @@ void account(LogicalCore& core, Model& m, const chip::LaunchStats& s) {
   t.bytes += m.image.program->hbm_bytes();
   ++m.totals.count;
   m.totals.simulated_ps += s.total_ps;
+  m.totals.wall_ns += wall_ns;
   m.totals.sbuf_bytes = std::max(m.totals.sbuf_bytes, s.sbuf_bytes);
   m.totals.psum_bytes = std::max(m.totals.psum_bytes, s.psum_bytes);
   m.totals.activity.add(s);
@@ -335,7 +337,9 @@ NRT_STATUS execute(nrt_model_t* handle, const nrt_tensor_set_t* inputs, nrt_tens
   }
 
   const int64_t start_ps = core.simulated_ps.load(std::memory_order_relaxed);
+  const auto start = std::chrono::steady_clock::now();
   const chip::LaunchResult result = r.driver->launch(m.image, core.bindings);
+  const std::chrono::nanoseconds wall = std::chrono::steady_clock::now() - start;
   for (const std::string& w : result.warnings) {
     // Whoever asks for warnings sees them while the program runs, each once.
     if (r.warn(w) && r.settings.check == check::Level::kWarn)
@@ -343,7 +347,7 @@ NRT_STATUS execute(nrt_model_t* handle, const nrt_tensor_set_t* inputs, nrt_tens
   }
   status = launch_status(result, core);
   if (status == NRT_SUCCESS || status == NRT_EXEC_COMPLETED_WITH_NUM_ERR) {
-    account(core, m, result.stats);
+    account(core, m, result.stats, wall.count());
     count_completions(m.outputs, outputs);
     if (static_cast<double>(result.stats.total_ps) >
         r.settings.exec_timeout_s * static_cast<double>(kPsPerSecond))

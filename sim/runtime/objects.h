@@ -105,11 +105,13 @@ struct Port {
 struct ProgramTotals {
   int64_t count = 0;
   int64_t simulated_ps = 0;
+  int64_t wall_ns = 0;                     // of the host, in the simulator
   int64_t sbuf_bytes = 0, psum_bytes = 0;  // high water per partition, where programs are checked
   Activity activity;
   void add(const ProgramTotals& other) {
     count += other.count;
     simulated_ps += other.simulated_ps;
+    wall_ns += other.wall_ns;
     sbuf_bytes = std::max(sbuf_bytes, other.sbuf_bytes);
     psum_bytes = std::max(psum_bytes, other.psum_bytes);
     activity.add(other.activity);

@@ -143,6 +143,7 @@ std::string report_json(Runtime& r) {
     json::object row{{"name", name},
                      {"count", p.count},
                      {"simulated_ns", ns(p.simulated_ps)},
+                     {"wall_s", static_cast<double>(p.wall_ns) * 1e-9},
                      {"error_band", error_band(c, p.activity).relative}};
     if (r.settings.check != check::Level::kOff) {
       row["sbuf_bytes"] = p.sbuf_bytes;

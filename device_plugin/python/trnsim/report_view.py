@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ def has_time(report: dict[str, Any]) -> bool:
     return report["mode"] != "data"
 
 
-def render(report: dict[str, Any], top: int = 8) -> Group:
+def render(report: dict[str, Any], top: int = 10) -> Group:
     """The report as rich renderables: time, engines, DMA, the programs that took longest, fallbacks."""
     config = report["config"]
     head = Table.grid(padding=(0, 2))
@@ -110,15 +111,11 @@ def render(report: dict[str, Any], top: int = 8) -> Group:
     dma = report["dma"]
     busy.add_row("dma", format_ns(dma["busy_ns"]), f"{100 * dma['busy_ns'] / total:.1f} %")
 
-    programs = Table(title=f"Programs by simulated time (first {top})", title_justify="left")
-    for column, justify in (("program", "left"), ("runs", "right"), ("time", "right"), ("share", "right")):
-        programs.add_column(column, justify=justify)
-    for p in sorted(report["programs"], key=lambda p: -p["simulated_ns"])[:top]:
-        programs.add_row(
-            p["name"], f"{p['count']:,}", format_ns(p["simulated_ns"]), f"{100 * p['simulated_ns'] / total:.1f} %"
-        )
-
-    parts: list[Any] = [Panel(head, title="trnsim report", title_align="left"), busy, programs]
+    wall = max(sum(p["wall_s"] for p in report["programs"]), 1e-12)
+    simulated = _slowest(report, "simulated time", top, lambda p: p["simulated_ns"], total)
+    on_host = _slowest(report, "wall time in the simulator", top, lambda p: 1e9 * p["wall_s"], 1e9 * wall)
+    timed = [busy, simulated] if has_time(report) else []
+    parts: list[Any] = [Panel(head, title="trnsim report", title_align="left"), *timed, on_host]
     caches = report.get("caches") or {}
     if caches:
         parts.append(Text("caches: " + ", ".join(f"{k} {v}" for k, v in caches.items() if not isinstance(v, dict))))
@@ -134,6 +131,15 @@ def render(report: dict[str, Any], top: int = 8) -> Group:
         parts.append(Text("CPU fallbacks: none"))
     parts += [Text(f"warning: {w}", style="yellow") for w in report.get("warnings") or []]
     return Group(*parts)
+
+
+def _slowest(report: dict[str, Any], what: str, top: int, ns: Callable[[dict[str, Any]], float], total: float) -> Table:
+    table = Table(title=f"Programs by {what} (first {top})", title_justify="left")
+    for column, justify in (("program", "left"), ("runs", "right"), ("time", "right"), ("share", "right")):
+        table.add_column(column, justify=justify)
+    for p in sorted(report["programs"], key=ns, reverse=True)[:top]:
+        table.add_row(p["name"], f"{p['count']:,}", format_ns(ns(p)), f"{100 * ns(p) / total:.1f} %")
+    return table
 
 
 def print_report(report: dict[str, Any], console: Console | None = None) -> None:

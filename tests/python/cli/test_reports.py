@@ -17,7 +17,10 @@ def make_report(**changes):
         "mode": "both",
         "simulated_ns": 1000.0,
         "wall_s": 0.5,
-        "programs": [{"name": "aten::mm", "count": 3, "simulated_ns": 900.0}],
+        "programs": [
+            {"name": "aten::mm", "count": 3, "simulated_ns": 900.0, "wall_s": 0.1},
+            {"name": "aten::add", "count": 9, "simulated_ns": 100.0, "wall_s": 0.3},
+        ],
         "instructions": 12,
         "engines": {n: {"busy_ns": 10.0, "utilisation": 0.01} for n in report_view.ENGINES},
         "dma": {"bytes_read": 1, "bytes_written": 2, "descriptors": 3, "busy_ns": 800.0},
@@ -43,6 +46,13 @@ def test_report_shows_time_units_and_programs():
     text = text_of(report_view.render(make_report()))
     for expected in ("1 us", "80.0 %", "aten::mm", "trn2.3xlarge", "a.b=1", "CPU fallbacks: none", "2 KiB"):
         assert expected in text
+
+
+def test_report_names_the_slowest_programs_by_either_time():
+    lines = text_of(report_view.render(make_report())).splitlines()
+    order = [word for line in lines for word in line.split() if word.startswith("aten::")]
+    assert order == ["aten::mm", "aten::add", "aten::add", "aten::mm"]
+    assert any("aten::add" in line and "300 ms" in line and "75.0 %" in line for line in lines)
 
 
 def test_report_names_fallbacks_and_warnings():
@@ -76,9 +86,9 @@ def test_comparison_of_latency_bound_runs_says_what_bounds_them():
 
 
 def test_comparison_counts_programs_of_one_side():
-    a, b = make_report(), make_report(programs=[{"name": "aten::add", "count": 1, "simulated_ns": 50.0}])
+    a, b = make_report(), make_report(programs=[{"name": "aten::sub", "count": 1, "simulated_ns": 50.0, "wall_s": 0.1}])
     rows = {r["name"]: r["delta_ns"] for r in report_view.compare(a, b)["programs"]}
-    assert rows == {"aten::mm": -900.0, "aten::add": 50.0}
+    assert rows == {"aten::mm": -900.0, "aten::add": -100.0, "aten::sub": 50.0}
 
 
 @pytest.mark.parametrize(
