@@ -295,3 +295,8 @@ def test_half_a_buffer_changes():
     bytes_on_device[501:1000].copy_(torch.full((499,), 0xAB, dtype=torch.uint8))
     read = bytes_on_device.cpu()
     assert int((read == 0xAB).sum()) == 499 and int((read[:501] == 0).sum()) == 501
+
+
+def test_integers_are_counted_by_histc_as_on_other_accelerators():
+    counts = torch.histc(torch.tensor([0, 2, 2, 3], dtype=torch.int32, device=NEURON), bins=4, min=0, max=3)
+    assert counts.tolist() == [1, 0, 2, 1]
