@@ -149,16 +149,15 @@ bool concerns_the_cpu_only(const std::string& text) {
   return false;
 }
 
-// "add_stub" not implemented for 'UInt16': a kernel without the type. The device has more types than many kernels of the
-// CPU (code written for accelerators counts integers by histc), but no arithmetic on booleans and wide unsigned integers
-// where the CPU has none.
-bool refuses_type(const std::string& text) {
+// "add_stub" not implemented for 'UInt16': a kernel without the type. The device has more floating-point types than many
+// kernels of the CPU, but no integers where the CPU refuses them. Code written for accelerators counts integers by histc.
+bool refuses_integers(const std::string& text) {
   constexpr std::string_view kWords = "not implemented for '";
   const size_t at = text.find(kWords);
-  if (at == std::string::npos) return false;
+  if (at == std::string::npos || text.find("histogram_cpu") != std::string::npos) return false;
   const size_t begin = at + kWords.size();
   const std::string type = text.substr(begin, text.find('\'', begin) - begin);
-  for (const char* name : {"Bool", "UInt16", "UInt32", "UInt64"})
+  for (const char* name : {"Bool", "Byte", "Char", "Short", "Int", "Long", "UInt16", "UInt32", "UInt64"})
     if (type == name) return true;
   return false;
 }
@@ -226,7 +225,7 @@ void check_as_cpu(const c10::OperatorHandle& op, const Overload& overload, const
     stand_ins.share_memory(call.tensors);
     stand_ins.call(op, stack, begin);
   } catch (const c10::NotImplementedError& e) {
-    if (refuses_type(e.what_without_backtrace())) throw;
+    if (refuses_integers(e.what_without_backtrace())) throw;
   } catch (const c10::Error& e) {
     const std::string text = e.what_without_backtrace();
     if (concerns_the_cpu_only(text) || (shrunk && !is_about_types(text))) return;
