@@ -34,15 +34,6 @@ bool same_view(const at::Tensor& a, const at::Tensor& b) {
          a.strides() == b.strides();
 }
 
-// Largest finite values stand for doubles beyond the range of FP32: a mask value must not turn into infinity.
-float narrowed(double value) {
-  if (std::isfinite(value)) {
-    constexpr double kMax = std::numeric_limits<float>::max();
-    value = std::min(std::max(value, -kMax), kMax);
-  }
-  return static_cast<float>(value);
-}
-
 // How a number of the call relates to the type of its first tensor, where PyTorch's checks depend on it: such numbers
 // have plans of their own, whose making asks the CPU.
 uint64_t kind_of_number(const at::Tensor* first, bool is_double, double real, int64_t integer) {
@@ -78,8 +69,16 @@ uint64_t kind_of_number(const at::Tensor* first, bool is_double, double real, in
 
 }  // namespace
 
+float narrowed_to_float(double value) {
+  if (std::isfinite(value)) {
+    constexpr double kMax = std::numeric_limits<float>::max();
+    value = std::min(std::max(value, -kMax), kMax);
+  }
+  return static_cast<float>(value);
+}
+
 int32_t Call::add_param(double value) {
-  params.push_back(std::bit_cast<uint32_t>(narrowed(value)));
+  params.push_back(std::bit_cast<uint32_t>(narrowed_to_float(value)));
   param_dtypes.push_back(isa::Dtype::kF32);
   return static_cast<int32_t>(params.size()) - 1;
 }
@@ -129,6 +128,7 @@ TensorRef Call::read_tensor(const at::Tensor& t, size_t argument, bool deduplica
     }
     key.push_back(tag(kTagHostScalar,
                       static_cast<uint64_t>(type) | (uint64_t{wrapped} << 8) | (form << 9) | (kind << 11)));
+    host_scalars.emplace_back(slot, &t);
     return {TensorRef::Kind::kHostScalar, slot};
   }
   if (device < 0) {

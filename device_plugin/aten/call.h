@@ -11,6 +11,10 @@
 
 namespace trnsim::aten {
 
+// The FP32 number that a parameter holds. The largest finite values stand for doubles beyond its range: a mask value
+// must not turn into infinity.
+float narrowed_to_float(double value);
+
 // What an argument position of type Tensor turned out to be.
 struct TensorRef {
   enum class Kind : uint8_t { kNone, kDevice, kHostScalar } kind = Kind::kNone;
@@ -29,6 +33,8 @@ class Call {
   c10::SmallVector<const at::Tensor*, 8> tensors;  // distinct device tensors, in order of appearance
   c10::SmallVector<uint32_t, 8> params;
   c10::SmallVector<isa::Dtype, 8> param_dtypes;
+  c10::SmallVector<std::pair<int32_t, const at::Tensor*>, 2>
+      host_scalars;  // parameter slots of 0-dim CPU tensors
   c10::DeviceIndex device = -1;
   const char* unsupported = nullptr;  // a reason found while reading
   bool wide = false;                  // a number among the arguments is an integer beyond 32 bits

@@ -15,6 +15,7 @@
 
 #include "device_plugin/aten/dtypes.h"
 #include "device_plugin/aten/fallback.h"
+#include "device_plugin/aten/graph_recorder.h"
 #include "device_plugin/aten/queue.h"
 #include "device_plugin/aten/tensors.h"
 
@@ -39,6 +40,37 @@ PlanCache& copy_plans() {
   return *cache;
 }
 
+// Fills the graph of a copy, or says in plan.reason why there is none.
+bool describe_copy(const at::Tensor& destination, const at::Tensor& source, Plan& plan,
+                   compiler::Graph& graph) {
+  plan.device = destination.device().index();
+  plan.name = "aten::copy";
+  const auto to = to_isa(destination.scalar_type()), from = to_isa(source.scalar_type());
+  const bool long_on_one_side =
+      (destination.scalar_type() == at::kLong) != (source.scalar_type() == at::kLong);
+  if (long_on_one_side && int64_exact()) {
+    plan.reason = "TRNSIM_INT64=exact";
+    return false;
+  }
+  if (!to || !from) {
+    plan.reason = "the hardware has no " +
+                  std::string(c10::toString(!to ? destination.scalar_type() : source.scalar_type())) +
+                  " type";
+    return false;
+  }
+  graph.name = plan.name;
+  graph.values.push_back({type_of(source, *from), compiler::kNoValue});
+  graph.values.push_back({type_of(destination, *to), compiler::kNoValue});
+  graph.inputs = {0};
+  graph.outputs = {1};
+  compiler::Node node;
+  node.op = "aten::copy";
+  node.args = {compiler::Arg(compiler::kNoValue), compiler::Arg(compiler::ValueId{0}), compiler::Arg(false)};
+  node.results = {1};
+  graph.nodes.push_back(std::move(node));
+  return true;
+}
+
 std::shared_ptr<Plan> copy_plan(const at::Tensor& destination, const at::Tensor& source) {
   PlanKey key;
   key.push_back(static_cast<uint64_t>(destination.device().index()));
@@ -48,32 +80,8 @@ std::shared_ptr<Plan> copy_plan(const at::Tensor& destination, const at::Tensor&
   if (std::shared_ptr<Plan> known = copy_plans().find(key, hash)) return known;
 
   auto plan = std::make_shared<Plan>();
-  plan->device = destination.device().index();
-  plan->name = "aten::copy";
-  const auto to = to_isa(destination.scalar_type()), from = to_isa(source.scalar_type());
-  const bool long_on_one_side =
-      (destination.scalar_type() == at::kLong) != (source.scalar_type() == at::kLong);
-  if (long_on_one_side && int64_exact()) {
-    plan->reason = "TRNSIM_INT64=exact";
-  } else if (!to || !from) {
-    plan->reason = "the hardware has no " +
-                   std::string(c10::toString(!to ? destination.scalar_type() : source.scalar_type())) +
-                   " type";
-  } else {
-    compiler::Graph graph;
-    graph.name = plan->name;
-    graph.values.push_back({type_of(source, *from), compiler::kNoValue});
-    graph.values.push_back({type_of(destination, *to), compiler::kNoValue});
-    graph.inputs = {0};
-    graph.outputs = {1};
-    compiler::Node node;
-    node.op = "aten::copy";
-    node.args = {compiler::Arg(compiler::kNoValue), compiler::Arg(compiler::ValueId{0}),
-                 compiler::Arg(false)};
-    node.results = {1};
-    graph.nodes.push_back(std::move(node));
-    load_program(*plan, std::move(graph));
-  }
+  compiler::Graph graph;
+  if (describe_copy(destination, source, *plan, graph)) load_program(*plan, std::move(graph));
   return copy_plans().insert(key, hash, std::move(plan));
 }
 
@@ -182,6 +190,8 @@ void device_to_host(const at::Tensor& destination, const at::Tensor& source) {
 at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {
   const DeviceUse use;
   TORCH_CHECK(self.defined() && dst.defined(), "copy_: an undefined tensor");
+  if (self.is_conj() || self.is_neg() || dst.is_conj() || dst.is_neg() || !on_device(dst))
+    refuse_while_recording("aten::copy_", "the copy is made by the host");
   // Conjugate and negative bits arrive here (their dispatch keys fall through for this op): resolve them on
   // the host.
   if (self.is_conj() || self.is_neg() || dst.is_conj() || dst.is_neg()) {
@@ -202,6 +212,10 @@ at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blo
   } else if (on_device(dst)) {
     TORCH_CHECK(source.device().is_cpu(), "not simulated: a copy from ", source.device(), " to ",
                 dst.device());
+    if (Recorder* recorder = Recorder::active()) {
+      recorder->copy_from_host(dst, source);
+      return dst;
+    }
     host_to_device(dst, source);
   } else {
     TORCH_CHECK(dst.device().is_cpu(), "not simulated: a copy from ", source.device(), " to ", dst.device());
@@ -218,6 +232,7 @@ at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& dst) {
 c10::Scalar local_scalar_dense(const at::Tensor& self) {
   const DeviceUse use;
   TORCH_CHECK(self.numel() > 0, "_local_scalar_dense: the tensor is empty");
+  refuse_while_recording("aten::_local_scalar_dense", "the host reads a value");
   at::Tensor host = at::empty({}, self.options().device(at::kCPU));
   const Slice slice = slice_of(self);
   wait(self);
@@ -240,6 +255,22 @@ void device_copy(const at::Tensor& destination, const at::Tensor& source) {
                          destination.scalar_type() == source.scalar_type() &&
                          destination.strides() == source.strides();
   if (same_view || destination.numel() == 0) return;
+  if (Recorder* recorder = Recorder::active()) {
+    if (destination.device() != source.device()) recorder->refuse("aten::copy_", "a copy between devices");
+    at::Tensor aside = source;
+    if (ranges_overlap(destination, source)) {
+      aside = empty_contiguous_on(source.device().index(), source.sizes(), source.scalar_type());
+      device_copy(aside, source);
+    }
+    Plan plan;
+    RecordedCall recorded;
+    if (!describe_copy(destination, aside, plan, recorded.graph))
+      recorder->refuse("aten::copy_", plan.reason);
+    recorded.inputs.push_back(&aside);
+    recorded.results.push_back(destination);
+    recorder->append(std::move(recorded));
+    return;
+  }
   if (destination.device() != source.device()) {
     wait(source);
     wait(destination);

@@ -13,6 +13,7 @@
 #include <mutex>
 
 #include "device_plugin/aten/generator.h"
+#include "device_plugin/aten/graph_recorder.h"
 #include "device_plugin/aten/queue.h"
 #include "device_plugin/aten/tensors.h"
 
@@ -216,6 +217,7 @@ void global_fallback(const c10::OperatorHandle& op, c10::Stack* stack) {
 }  // namespace
 
 void note_fallback(const std::string& op, const std::string& reason, FallbackKind kind) {
+  if (Recorder* recorder = Recorder::active()) recorder->refuse(op, reason);
   TORCH_CHECK(!fallback_is_error(), "not simulated: ", op, " would run on the host (", reason,
               ") and TRNSIM_FALLBACK=error forbids that. Rewrite the call, or set TRNSIM_FALLBACK=allow.");
   static const bool only_unimplemented = env_flag("TORCH_NEURONX_FALLBACK_ONLY_FOR_UNIMPLEMENTED_OPS", false);

@@ -13,6 +13,7 @@
 #include "device_plugin/aten/dtypes.h"
 #include "device_plugin/aten/fallback.h"
 #include "device_plugin/aten/generator.h"
+#include "device_plugin/aten/graph_recorder.h"
 #include "device_plugin/aten/promotion.h"
 #include "device_plugin/aten/queue.h"
 #include "device_plugin/aten/tensors.h"
@@ -361,66 +362,73 @@ bool changes_statistics(const Overload& overload, const c10::Stack& stack, size_
   return true;
 }
 
-std::shared_ptr<Plan> make_plan(const c10::OperatorHandle& op, const Overload& overload, const Call& call,
-                                const c10::Stack& stack, size_t begin) {
-  auto plan = std::make_shared<Plan>();
-  plan->device = call.device;
-  plan->name = overload.functional;
+// Fills the plan but for its program, which is that of `graph`. False: it has none, plan.kind says why.
+bool describe(const c10::OperatorHandle& op, const Overload& overload, const Call& call,
+              const c10::Stack& stack, size_t begin, Plan& plan, compiler::Graph& graph) {
+  plan.device = call.device;
+  plan.name = overload.functional;
   if (call.unsupported != nullptr) {
-    plan->reason = call.unsupported;
-    return plan;
+    plan.reason = call.unsupported;
+    return false;
   }
   std::vector<at::Tensor> results;
   try {
     results = meta_results(op, call, stack, begin);
   } catch (const c10::NotImplementedError&) {
-    plan->reason = "no shape function for these arguments";
-    return plan;
+    plan.reason = "no shape function for these arguments";
+    return false;
   } catch (const std::exception&) {
     // Shape functions word some errors in their own way; the CPU kernel says it in the words users know.
     check_as_cpu(op, overload, call, stack, begin, /*suspected=*/true);
     throw;
   }
-  check_as_cpu(op, overload, call, stack, begin, /*suspected=*/false);
+  // For a graph, PyTorch has looked at the call when it traced it.
+  if (Recorder::active() == nullptr) check_as_cpu(op, overload, call, stack, begin, /*suspected=*/false);
   for (size_t r = 0; r < results.size(); ++r) {
-    plan->result_wanted.push_back(results[r].defined());
-    plan->results.push_back(results[r].defined() ? meta_from(results[r]) : TensorMeta{});
+    plan.result_wanted.push_back(results[r].defined());
+    plan.results.push_back(results[r].defined() ? meta_from(results[r]) : TensorMeta{});
     bool resized = false;
     if (overload.is_out) {
       const at::Tensor& out = stack[begin + overload.written[r]].toTensor();
       resized = out.sizes() != results[r].sizes();
       // Shape functions may give an out= tensor new strides even when its sizes fit; its own layout stands.
-      if (!resized) plan->results.back() = meta_from(out);
+      if (!resized) plan.results.back() = meta_from(out);
     }
-    plan->result_resized.push_back(resized);
+    plan.result_resized.push_back(resized);
   }
   for (int16_t argument : overload.hidden) {
     const TensorRef& ref = call.refs[argument];
     const bool wanted = ref.kind == TensorRef::Kind::kDevice && changes_statistics(overload, stack, begin);
-    plan->result_wanted.push_back(wanted);
-    plan->results.push_back(wanted ? meta_from(*call.tensors[ref.index]) : TensorMeta{});
-    plan->result_resized.push_back(false);
+    plan.result_wanted.push_back(wanted);
+    plan.results.push_back(wanted ? meta_from(*call.tensors[ref.index]) : TensorMeta{});
+    plan.result_resized.push_back(false);
   }
-  plan->random_words = words_of(overload, call, *plan);
-  for (size_t r = 0; r < plan->results.size(); ++r)
-    if (plan->result_wanted[r])
-      plan->fresh_outputs.push_back(overload.written.empty() && r < overload.num_results &&
-                                    plan->results[r].extent_bytes > 0);
+  plan.random_words = words_of(overload, call, plan);
+  for (size_t r = 0; r < plan.results.size(); ++r)
+    if (plan.result_wanted[r])
+      plan.fresh_outputs.push_back(overload.written.empty() && r < overload.num_results &&
+                                    plan.results[r].extent_bytes > 0);
 
   bool any_elements = false;
-  for (size_t r = 0; r < plan->results.size(); ++r)
-    any_elements |= plan->result_wanted[r] && plan->results[r].extent_bytes > 0;
+  for (size_t r = 0; r < plan.results.size(); ++r)
+    any_elements |= plan.result_wanted[r] && plan.results[r].extent_bytes > 0;
   if (!any_elements) {
-    plan->kind = Plan::Kind::kNothing;
-    return plan;
+    plan.kind = Plan::Kind::kNothing;
+    return false;
   }
   warn_about_64_bits(call);
-  if (int64_exact() && needs_64_bit_integers(overload, call, *plan)) {
-    plan->reason = "TRNSIM_INT64=exact";
-    return plan;
+  if (int64_exact() && needs_64_bit_integers(overload, call, plan)) {
+    plan.reason = "TRNSIM_INT64=exact";
+    return false;
   }
+  return GraphMaker(overload, call, stack, begin, plan).make(graph);
+}
+
+std::shared_ptr<Plan> make_plan(const c10::OperatorHandle& op, const Overload& overload, const Call& call,
+                                const c10::Stack& stack, size_t begin) {
+  auto plan = std::make_shared<Plan>();
   compiler::Graph graph;
-  if (!GraphMaker(overload, call, stack, begin, *plan).make(graph)) return plan;
+  if (!describe(op, overload, call, stack, begin, *plan, graph)) return plan;
   try {
     load_program(*plan, std::move(graph));
   } catch (const c10::Error&) {
@@ -445,9 +453,8 @@ void copy_overlapping_aside(Call& call, std::vector<at::Tensor>& aside) {
   }
 }
 
-void run_plan(const std::shared_ptr<Plan>& shared_plan, const Overload& overload, Call& call,
-              c10::Stack& stack, size_t begin) {
-  const Plan& plan = *shared_plan;
+c10::SmallVector<at::Tensor, 4> make_results(const Plan& plan, const Overload& overload,
+                                             const c10::Stack& stack, size_t begin) {
   const size_t fixed = overload.written.size();
   c10::SmallVector<at::Tensor, 4> results;
   results.reserve(plan.results.size());
@@ -469,6 +476,19 @@ void run_plan(const std::shared_ptr<Plan>& shared_plan, const Overload& overload
       results.push_back(empty_on(plan.device, meta.sizes, meta.strides, meta.dtype));
     }
   }
+  return results;
+}
+
+void return_results(const Overload& overload, c10::SmallVector<at::Tensor, 4> results, c10::Stack& stack,
+                    size_t begin) {
+  stack.resize(begin);
+  for (size_t r = 0; r < overload.num_results; ++r) stack.emplace_back(std::move(results[r]));
+}
+
+void run_plan(const std::shared_ptr<Plan>& shared_plan, const Overload& overload, Call& call,
+              c10::Stack& stack, size_t begin) {
+  const Plan& plan = *shared_plan;
+  c10::SmallVector<at::Tensor, 4> results = make_results(plan, overload, stack, begin);
   if (plan.kind == Plan::Kind::kProgram) {
     std::vector<at::Tensor> aside;
     if (!call.overlapping.empty()) copy_overlapping_aside(call, aside);
@@ -501,8 +521,33 @@ void run_plan(const std::shared_ptr<Plan>& shared_plan, const Overload& overload
     });
   }
   note_executed(overload.functional);
-  stack.resize(begin);
-  for (size_t r = 0; r < overload.num_results; ++r) stack.emplace_back(std::move(results[r]));
+  return_results(overload, std::move(results), stack, begin);
+}
+
+// The same for a graph in the making: its nodes are appended, and the results have no memory yet.
+void record(Recorder& recorder, const c10::OperatorHandle& op, const Overload& overload, Call& call,
+            c10::Stack& stack, size_t begin) {
+  Plan plan;
+  RecordedCall recorded;
+  const bool has_program = describe(op, overload, call, stack, begin, plan, recorded.graph);
+  if (!has_program && plan.kind == Plan::Kind::kFallback) recorder.refuse(overload.name, plan.reason);
+  if (overload.generator >= 0 && !stack[begin + overload.generator].isNone())
+    recorder.refuse(overload.name, "a generator of its own");
+  c10::SmallVector<at::Tensor, 4> results = make_results(plan, overload, stack, begin);
+  if (has_program) {
+    std::vector<at::Tensor> aside;
+    copy_overlapping_aside(call, aside);
+    for (int32_t i : plan.inputs) recorded.inputs.push_back(call.tensors[i]);
+    for (size_t r = 0; r < results.size(); ++r)
+      if (plan.result_wanted[r]) recorded.results.push_back(results[r]);
+    recorded.params = call.params;
+    recorded.numbers = call.host_scalars;
+    recorded.conversions = plan.param_conversions;
+    recorded.random = overload.random;
+    recorded.random_words = plan.random_words;
+    recorder.append(std::move(recorded));
+  }
+  return_results(overload, std::move(results), stack, begin);
 }
 
 }  // namespace
@@ -514,6 +559,10 @@ void LoweredKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySe
   if (overload.prepare != nullptr) overload.prepare(*stack, begin);
   Call call(overload, *stack, begin);
   call.read();
+  if (Recorder* recorder = Recorder::active()) {
+    record(*recorder, op, overload, call, *stack, begin);
+    return;
+  }
   const uint64_t hash = hash_of(call.key);
   std::shared_ptr<Plan> plan = plans_->find(call.key, hash);
   if (plan == nullptr) plan = plans_->insert(call.key, hash, make_plan(op, overload, call, *stack, begin));

@@ -50,6 +50,8 @@ void check_signals() {
 
 }  // namespace
 
+void bind_graphs(py::module_& m);  // graph_module.cpp
+
 PYBIND11_MODULE(_C, m) {
   py::register_exception_translator([](std::exception_ptr p) {
     try {
@@ -95,6 +97,8 @@ PYBIND11_MODULE(_C, m) {
     const auto p = api::progress();
     return py::make_tuple(p.wait_s, p.entries, p.simulated_ps);
   });
+
+  bind_graphs(m);
 
   m.def("clear_op_tracking", &api::clear_op_tracking);
   m.def("executed_ops", &api::executed_ops);

@@ -21,7 +21,7 @@ namespace {
 
 std::atomic<uint64_t> hits{0}, misses{0}, compiles{0}, compile_us{0};
 
-// The plans in caches, by device. A plan leaves it in its destructor, so what is found under the lock is memory that
+// The plans in caches and those of compiled graphs, by device. A plan leaves it in its destructor, so what is found under the lock is memory that
 // exists; whether it is still in use, its shared_ptr knows.
 std::mutex registry_mutex;
 std::unordered_map<int, std::unordered_set<Plan*>>& registry() {
@@ -163,6 +163,11 @@ void execute_plan(Plan& plan, c10::ArrayRef<Slice> slices, c10::ArrayRef<uint32_
   throw_execution_error(plan, status);
 }
 
+void keep_bindings_known(Plan& plan) {
+  std::lock_guard lock(registry_mutex);
+  registry()[plan.device].insert(&plan);
+}
+
 void release_bindings(c10::DeviceIndex device) {
   queue(device).exclusively([device] {
     std::lock_guard lock(registry_mutex);
@@ -237,8 +242,10 @@ void PlanCache::make_room(c10::DeviceIndex device) {
     const std::unordered_set<Plan*>& plans = registry()[device];
     const size_t limit = max_plans();
     if (plans.size() <= limit) return;
-    for (Plan* p : plans)
+    for (Plan* p : plans) {
+      if (p->cache == nullptr) continue;  // of a compiled graph: it lives as long as its owner
       if (std::shared_ptr<Plan> alive = p->weak_from_this().lock()) victims.push_back(std::move(alive));
+    }
     const size_t excess = std::min(victims.size(), plans.size() - limit + limit / 8);
     std::nth_element(victims.begin(), victims.begin() + static_cast<std::ptrdiff_t>(excess), victims.end(),
                      [](const auto& a, const auto& b) { return a->last_use.load() < b->last_use.load(); });

@@ -91,6 +91,9 @@ void load_program(Plan& plan, compiler::Graph graph);
 // Runs on the executing thread of the plan's queue.
 void execute_plan(Plan& plan, c10::ArrayRef<Slice> slices, c10::ArrayRef<uint32_t> params);
 
+// Of a plan that is in no cache: release_bindings() has to find it as well.
+void keep_bindings_known(Plan& plan);
+
 // Drops every slice that plans of the device keep, so that segments can be freed. The queue must be empty.
 void release_bindings(c10::DeviceIndex device);
 

@@ -20,6 +20,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "device_plugin/aten/graph_recorder.h"
 #include "device_plugin/aten/queue.h"
 #include "device_plugin/aten/storage.h"
 
@@ -29,9 +30,11 @@ namespace {
 const c10::DispatchKeySet kKeys(c10::DispatchKey::PrivateUse1);
 
 at::Tensor tensor_on(c10::DeviceIndex device, size_t bytes, c10::ScalarType dtype) {
-  auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), bytes,
-                                                       allocate_on(device, bytes), &device_allocator(),
-                                                       /*resizable=*/true);
+  Recorder* recorder = Recorder::active();
+  auto storage = c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), bytes,
+      recorder != nullptr ? recorder->place(bytes) : allocate_on(device, bytes), &device_allocator(),
+      /*resizable=*/true);
   return at::detail::make_tensor<c10::TensorImpl>(std::move(storage), kKeys,
                                                   c10::scalarTypeToTypeMeta(dtype));
 }
@@ -221,6 +224,7 @@ bool non_overlapping_and_dense(const at::TensorBase& t) {
 void resize_storage(const c10::Storage& storage, size_t bytes) {
   const DeviceUse use;
   TORCH_CHECK(storage.resizable(), "Trying to resize storage that is not resizable");
+  if (Recorder* recorder = Recorder::active()) return recorder->resize(storage, bytes);
   const c10::DeviceIndex device = storage.device().index();
   c10::DataPtr fresh = allocate_on(device, bytes);
   const size_t kept = std::min(bytes, storage.nbytes());

@@ -6,6 +6,7 @@ import torch
 
 from trnsim import _C
 
+from ..neuron_dynamo_backend.metrics import get_dynamo_metrics, reset_dynamo_metrics
 from . import memory, random, streams
 from .memory import (
     empty_cache,
@@ -182,6 +183,7 @@ __all__ = [
     "get_device_capability",
     "get_device_name",
     "get_device_properties",
+    "get_dynamo_metrics",
     "get_rng_state",
     "get_rng_state_all",
     "init",
@@ -203,6 +205,7 @@ __all__ = [
     "random",
     "record_event",
     "reset_accumulated_memory_stats",
+    "reset_dynamo_metrics",
     "reset_peak_memory_stats",
     "seed",
     "seed_all",

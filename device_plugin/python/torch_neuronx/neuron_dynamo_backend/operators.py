@@ -1,0 +1,47 @@
+"""Which operators the device has, and decompositions for those it has not."""
+
+import functools
+
+import torch
+
+from trnsim import _C
+
+
+@functools.cache
+def _lowered():
+    return frozenset(_C.lowered_ops())
+
+
+def functional_name(op):
+    """``aten::add.Tensor``, ``aten::relu``: as the compiler spells it."""
+    name = op._schema.name
+    return f"{name}.{op._schema.overload_name}" if op._schema.overload_name else name
+
+
+@functools.cache
+def has_kernel(op):
+    """Whether calling it on device tensors ends in programs, as far as the dispatcher tells."""
+    if functional_name(op) in _lowered():
+        return True
+    has = functools.partial(torch._C._dispatch_has_kernel_for_dispatch_key, op.name())
+    return any(
+        has(key)
+        for key in (
+            "PrivateUse1",
+            "CompositeExplicitAutograd",
+            "CompositeExplicitAutogradNonFunctional",
+            "CompositeImplicitAutograd",
+        )
+    )
+
+
+@functools.cache
+def decompositions():
+    """PyTorch's own, for operators without a kernel here. The others arrive whole: their programs are better."""
+    from torch._decomp import core_aten_decompositions
+
+    return {
+        op: function
+        for op, function in core_aten_decompositions().items()
+        if isinstance(op, torch._ops.OpOverload) and not has_kernel(op)
+    }
