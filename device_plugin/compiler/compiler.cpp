@@ -9,6 +9,7 @@
 #include <functional>
 
 #include "device_plugin/compiler/error.h"
+#include "device_plugin/compiler/fusion/fusion.h"
 #include "device_plugin/compiler/graph_text.h"
 #include "device_plugin/compiler/kernels_text.h"
 #include "device_plugin/compiler/lower.h"
@@ -92,6 +93,9 @@ class CompilerImpl : public Compiler {
     Dump dump(options.dump_dir, graph);
     KernelList kernels = lower_graph(graph);
     if (dump.active()) dump.write(".kernels.txt", kernels_text(kernels));
+    const Work work = count_work(kernels);
+    const FusionReport fusion = fuse_kernels(kernels);
+    if (dump.active()) dump.write(".fused.txt", kernels_text(kernels));
 
     TileOptions tile_options;
     tile_options.target = options.target;
@@ -99,10 +103,15 @@ class CompilerImpl : public Compiler {
     isa::Program program = compile_kernels(kernels, tile_options, dump.active() ? &tile_text : nullptr);
     dump.write(".tiles.txt", tile_text);
 
-    Work work = count_work(kernels);
     program.flops = work.flops;
     program.hbm_bytes = work.hbm_bytes;
     program.notes.emplace_back("operators", operators_of(graph));
+    if (fusion.kernels_before > 1) {
+      program.notes.emplace_back(
+          "kernels", std::to_string(fusion.kernels_before) + " -> " + std::to_string(fusion.kernels_after));
+      program.notes.emplace_back("scratch_bytes", std::to_string(fusion.scratch_bytes_before) + " -> " +
+                                                      std::to_string(fusion.scratch_bytes_after));
+    }
 
     std::vector<isa::Diagnostic> diagnostics = isa::validate(program);
     if (const isa::Diagnostic* error = isa::first_error(diagnostics)) {

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "device_plugin/compiler/error.h"
+#include "device_plugin/compiler/fusion/fusion.h"
 #include "device_plugin/compiler/graph_text.h"
 #include "device_plugin/compiler/lower.h"
 #include "isa/container.h"
@@ -56,8 +57,10 @@ CompileResult run_graph(const Graph& graph, RunMode mode, const std::vector<std:
                         const std::vector<std::byte*>& outputs, const std::vector<uint32_t>& params) {
   CompileResult result;
   try {
-    if (mode == RunMode::kReference) {
-      reference::run(lower_graph(graph), inputs, outputs, params);
+    if (mode == RunMode::kReference || mode == RunMode::kFused) {
+      KernelList kernels = lower_graph(graph);
+      if (mode == RunMode::kFused) fuse_kernels(kernels);
+      reference::run(kernels, inputs, outputs, params);
     } else {
       result = trnsim_compiler()->compile(graph, {});
       if (result.status == CompileResult::Status::kOk)

@@ -1,0 +1,17 @@
+// The passes over the flow of a kernel list. Each file states its law of legality.
+#pragma once
+
+#include "device_plugin/compiler/fusion/flow.h"
+
+namespace trnsim::compiler::fusion {
+
+// Copies and casts go into the kernels that read them (forward_copies.cpp).
+void forward_copies(Flow& flow);
+// Maps into maps: producers into consumers, rows into their chains (fuse_maps.cpp).
+void fuse_maps(Flow& flow);
+// Maps that read the same tensor (fuse_siblings.cpp).
+void fuse_siblings(Flow& flow);
+// Maps behind a matrix product into its epilogue (dot_epilogue.cpp).
+void fuse_epilogues(Flow& flow);
+
+}  // namespace trnsim::compiler::fusion
