@@ -68,7 +68,10 @@ constexpr int kNumProcs = isa::kNumEngines + isa::kNumDmaQueues;  // things that
 
 // Passes, in this order. Each reads and rewrites `TileProgram::code`.
 
-// Takes out what only writes tiles that nothing reads afterwards. Of a gather that checks indices the check is
+// Loads of what a tile was just stored to read the tile instead.
+void forward_stores(TileProgram& tiles);
+
+// Takes out what only writes tiles that nothing reads afterwards, or scratch memory that nothing loads. Of a gather that checks indices the check is
 // the effect: it stays.
 void remove_unread(TileProgram& tiles);
 

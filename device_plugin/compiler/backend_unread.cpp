@@ -107,6 +107,7 @@ class Remover {
       : program_(program), wanted_(program.tiles.size()), kept_(program.code.size(), false) {}
 
   void run() {
+    note_loads();
     size_t end = program_.code.size();
     for (size_t l = program_.loops.size(); l-- > 0;) {
       const TileLoop& loop = program_.loops[l];
@@ -122,6 +123,24 @@ class Remover {
   }
 
  private:
+  // Which memory is read at all.
+  void note_loads() {
+    loaded_.assign(program_.alias_group.size(), false);
+    for (size_t t = 0; t < loaded_.size(); ++t) {
+      if (program_.program.tensors[t].kind != isa::TensorKind::kScratch)
+        loaded_[program_.alias_group[t]] = true;
+    }
+    for (Instruction& i : program_.code) {
+      Operand operands[6];
+      const int n = list_operands(i, operands);
+      for (int j = 0; j < n; ++j) {
+        const Access& a = *operands[j].access;
+        if (a.space == Space::kHbm && (!operands[j].write || i.opcode != Opcode::kDmaCopy))
+          loaded_[program_.alias_group[a.tensor]] = true;
+      }
+    }
+  }
+
   // True when it met an instruction to keep that it had not met before.
   bool walk(size_t begin, size_t end) {
     bool kept_more = false;
@@ -157,6 +176,8 @@ class Remover {
   }
 
   bool has_effect(const Instruction& i) const {
+    if (i.opcode == Opcode::kDmaCopy && i.op0 == AluOp::kNone && i.dst.space == Space::kHbm)
+      return loaded_[program_.alias_group[i.dst.tensor]];
     if (!only_writes(i) || !i.dst.present() || i.dst.space == Space::kHbm) return true;
     if (i.reduce != isa::ReduceCmd::kIdle && i.reduce != isa::ReduceCmd::kResetReduce) return true;
     return i.opcode == Opcode::kDmaGather && isa::checks_indices(program_.program.notes, i.location);
@@ -187,6 +208,7 @@ class Remover {
   TileProgram& program_;
   std::vector<Wanted> wanted_;  // per tile
   std::vector<bool> kept_;      // per instruction
+  std::vector<bool> loaded_;    // per group of HBM tensors
 };
 
 }  // namespace

@@ -503,6 +503,7 @@ void TileBuilder::add_work(uint64_t flops, uint64_t hbm_bytes) {
   impl_->tiles.program.hbm_bytes += hbm_bytes;
 }
 
+void TileBuilder::forward_stores() { compiler::forward_stores(impl_->tiles); }
 void TileBuilder::remove_unread() { compiler::remove_unread(impl_->tiles); }
 
 std::string TileBuilder::text() const { return tile_program_text(impl_->tiles); }

@@ -107,6 +107,7 @@ class TileBuilder {
   void check_indices(const isa::IndexCheck& check);
   void add_work(uint64_t flops, uint64_t hbm_bytes);
 
+  void forward_stores();     // loads of what a tile was stored to take the tile; before remove_unread
   void remove_unread();      // takes out instructions whose results nothing reads; the last call but finish()
   std::string text() const;  // level 2 dump
   isa::Program finish();     // throws CompileError

@@ -169,7 +169,7 @@ double map_time_ns(const MapForm& f) {
   for (const auto& o : f.outputs) bytes += transfer_bytes(f, o.view, inner);
   const double computation =
       times * element_operators(f) * static_cast<double>(f.elements()) / kElementsPerNs;
-  return std::max(bytes / kBytesPerNs, computation) + kKernelNs;
+  return std::max(bytes / kBytesPerNs, computation) + kKernelLatencyNs;
 }
 
 int64_t tile_bytes_per_element(const MapForm& f) {

@@ -5,6 +5,9 @@
 
 namespace trnsim::compiler::fusion {
 
+// Latency of the loads before and the stores behind the computation of a kernel.
+constexpr double kKernelLatencyNs = 2000;
+
 // The larger of transfer and computation, with what any kernel costs once. Transfers: bytes of every operand, times the
 // passes over the row when it does not fit SBUF, more where runs in memory are short. Computation: operators per element.
 double map_time_ns(const MapForm& form);

@@ -193,6 +193,11 @@ int Flow::write(int n, const View& v) {
   return result;
 }
 
+void Flow::set_order(const std::vector<int>& order) {
+  order_ = order;
+  for (size_t p = 0; p < order.size(); ++p) position_[static_cast<size_t>(order[p])] = static_cast<int>(p);
+}
+
 int Flow::find(int n) {
   while (alias_[static_cast<size_t>(n)] != n) {
     int& up = alias_[static_cast<size_t>(n)];

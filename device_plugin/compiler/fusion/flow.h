@@ -52,6 +52,7 @@ class Flow {
   int memory_of(int32_t buffer) const { return memory_[static_cast<size_t>(buffer)]; }
   // Nodes in their present order; -1 where one is gone.
   const std::vector<int>& order() const { return order_; }
+  void set_order(const std::vector<int>& order);  // all living nodes, as the edges demand
   int position(int n) const { return position_[static_cast<size_t>(n)]; }
   // Where a node went that was absorbed by another.
   int find(int n);

@@ -18,6 +18,7 @@ FusionReport fuse_kernels(KernelList& list) {
   fusion::fuse_epilogues(flow);
   fusion::fuse_siblings(flow);
   flow.remove_dead();
+  fusion::schedule(flow);
   flow.apply();
   fusion::plan_memory(list);
   report.kernels_after = list.kernels.size();

@@ -13,5 +13,7 @@ void fuse_maps(Flow& flow);
 void fuse_siblings(Flow& flow);
 // Maps behind a matrix product into its epilogue (dot_epilogue.cpp).
 void fuse_epilogues(Flow& flow);
+// The order of the kernels (schedule.cpp).
+void schedule(Flow& flow);
 
 }  // namespace trnsim::compiler::fusion

@@ -32,6 +32,7 @@ isa::Program compile_kernels(const KernelList& list, const TileOptions& options,
     if (i < list.locations.size()) tile.set_location("", 0, list.locations[i]);
     std::visit(Dispatch{context, tile}, list.kernels[i]);
   }
+  if (list.kernels.size() > 1) tile.forward_stores();
   tile.remove_unread();
   if (tile_text) *tile_text = tile.text();
   return tile.finish();

@@ -29,7 +29,8 @@ class RandomGraph {
     const int steps = 3 + pick(18);
     for (int i = 0; i < steps; ++i) step();
     // Inputs that were written are outputs in place already.
-    for (ValueId v = static_cast<ValueId>(g_.inputs.size()); v < static_cast<ValueId>(g_.values.size()); ++v) {
+    for (ValueId v = static_cast<ValueId>(g_.inputs.size()); v < static_cast<ValueId>(g_.values.size());
+         ++v) {
       const Value& value = g_.values[static_cast<size_t>(v)];
       if (value.alias != kNoValue) continue;
       const bool last = v + 1 == static_cast<ValueId>(g_.values.size());
@@ -102,7 +103,8 @@ class RandomGraph {
   void cast() {
     const ValueId x = any();
     const Dtype to = type(x).dtype == Dtype::kF32 ? Dtype::kBF16 : Dtype::kF32;
-    node("aten::_to_copy", {x, to, Optional{}, Optional{}, Optional{}, false, Optional{}}, add(to, type(x).sizes));
+    node("aten::_to_copy", {x, to, Optional{}, Optional{}, Optional{}, false, Optional{}},
+         add(to, type(x).sizes));
   }
   void clone() {
     const ValueId x = any();
@@ -159,7 +161,8 @@ class RandomGraph {
     const size_t last = t.sizes.size() - 1;
     switch (pick(3)) {
       case 0:  // transposed
-        return add_view(x, Sizes(t.sizes.rbegin(), t.sizes.rend()), Sizes(t.strides.rbegin(), t.strides.rend()), 0);
+        return add_view(x, Sizes(t.sizes.rbegin(), t.sizes.rend()),
+                        Sizes(t.strides.rbegin(), t.strides.rend()), 0);
       case 1: {  // a slice
         if (t.sizes[last] < 2) return x;
         Sizes sizes = t.sizes;
@@ -181,7 +184,8 @@ class RandomGraph {
   void write() {
     const ValueId v = view();
     const ValueId to = base(v);
-    if (to < static_cast<ValueId>(g_.inputs.size()) || g_.values[static_cast<size_t>(v)].view_of == kNoValue) return;
+    if (to < static_cast<ValueId>(g_.inputs.size()) || g_.values[static_cast<size_t>(v)].view_of == kNoValue)
+      return;
     const ValueId x = any();
     if (base(x) == to || type(x).sizes != type(v).sizes || type(x).dtype != type(v).dtype) return;
     unary_into(x, v);
