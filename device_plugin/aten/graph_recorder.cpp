@@ -447,6 +447,9 @@ std::shared_ptr<GraphProgram> Recorder::finish(const std::vector<at::Tensor>& re
     }
     program.results_.push_back(std::move(result));
   }
+  for (size_t o = 0; o < program.outputs_.size(); ++o)
+    program.plan_->fresh_outputs.push_back(program.output_of_input_[o] < 0 &&
+                                           program.outputs_[o].extent_bytes > 0);
   program.num_nodes_ = graph_.nodes.size();
   if (graph_.nodes.empty()) {
     program.plan_->kind = Plan::Kind::kNothing;

@@ -407,7 +407,7 @@ bool describe(const c10::OperatorHandle& op, const Overload& overload, const Cal
   for (size_t r = 0; r < plan.results.size(); ++r)
     if (plan.result_wanted[r])
       plan.fresh_outputs.push_back(overload.written.empty() && r < overload.num_results &&
-                                    plan.results[r].extent_bytes > 0);
+                                   plan.results[r].extent_bytes > 0);
 
   bool any_elements = false;
   for (size_t r = 0; r < plan.results.size(); ++r)

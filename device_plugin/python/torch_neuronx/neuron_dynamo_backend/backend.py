@@ -5,7 +5,7 @@ import warnings
 
 import torch
 from torch._dynamo.backends.common import aot_autograd
-from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch._functorch.partitioners import default_partition
 
 from . import settings as settings_module
 from .graphs import DynamicShapes, compile_graph, concrete_size, has_symbols
@@ -74,7 +74,7 @@ def compile_for_neuron(gm, example_inputs, *, mode=None, options=None, **unknown
         bw_compiler=compiler("backward"),
         inference_compiler=compiler("inference"),
         decompositions=decompositions(),
-        partition_fn=min_cut_rematerialization_partition,
+        partition_fn=default_partition,
         keep_inference_input_mutations=True,
     )
     return _or_eagerly(settings, on_device(gm.forward), lambda: on_device(aot(gm, example_inputs)))

@@ -14,6 +14,7 @@ from trnsim import _C
 
 from . import metrics
 from .placement import Placement, described, tensors_of
+from .random_state import use_own_state
 from .settings import artefact_folder
 
 
@@ -115,7 +116,11 @@ class _LazySubgraph:
     def __call__(self, *args):
         if self.compiled is None:
             self.compiled = compile_graph(self.gm, args, settings=self.settings, kind=self.name)
-        return self.compiled(list(args))
+        results = self.compiled(list(args))
+        form = self.gm.graph.output_node().args[0]
+        if isinstance(form, tuple):
+            return tuple(results)
+        return results if isinstance(form, list) else results[0]
 
 
 class CompiledGraph:
@@ -188,10 +193,14 @@ class _GraphCompiler:
                 continue
             break
         self._report(placement, programs)
-        output = self.nodes[-1]
-        results = [self._result_slot(r) for r in output.args[0]]
+        results = [self._result_slot(r) for r in self._results()]
         num_arguments = sum(node.op == "placeholder" for node in self.nodes)
         return CompiledGraph(self.name, num_arguments, len(self.slots), self.constants, steps, results)
+
+    def _results(self):
+        """What the graph returns: a list, but for subgraphs with one result."""
+        results = self.nodes[-1].args[0]
+        return results if isinstance(results, (list, tuple)) else [results]
 
     def _result_slot(self, result):
         if isinstance(result, torch.fx.Node):
@@ -232,7 +241,7 @@ class _GraphCompiler:
             else:
                 members[level].append(node)
         where = {node: (level, node in placement.host) for node, level in placement.level.items()}
-        outputs = {r for r in self.nodes[-1].args[0] if isinstance(r, torch.fx.Node)}
+        outputs = {r for r in self._results() if isinstance(r, torch.fx.Node)}
         steps, programs = [], []
         for level in range(len(hosts)):
             steps += [self._host_step(node) for node in hosts[level]]
@@ -396,6 +405,7 @@ def compile_graph(gm, example_inputs, *, settings, kind):
     if not any("val" in node.meta for node in gm.graph.nodes):
         _find_values(gm, example_inputs)
     _fix_sizes(gm)
+    use_own_state(gm.graph)
     compiler = _GraphCompiler(gm, settings, kind)
     _write_artefact(gm, compiler.name)
     with _disable_current_modes():  # AOTAutograd traces with fake tensors; what is recorded are the device's own

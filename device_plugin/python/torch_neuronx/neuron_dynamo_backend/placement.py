@@ -9,6 +9,7 @@ import operator
 import torch
 
 from .operators import functional_name, has_kernel
+from .random_state import USE_RANDOM_STATE
 
 _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)
 
@@ -34,6 +35,10 @@ def _is_random(op):
 
 def host_reason(node, device):
     """Why a node is no part of a program; None when it is."""
+    if node.target in USE_RANDOM_STATE:
+        return "the random state is kept for a second run of it"
+    if isinstance(node.target, torch._ops.HigherOrderOperator):
+        return "a higher-order operator: the host decides which of its compiled parts run"
     if not isinstance(node.target, torch._ops.OpOverload):
         return "no operator of PyTorch's dispatcher"
     value = node.meta.get("val")
@@ -100,11 +105,7 @@ class Placement:
                 before.append(self._last_write[root])
             if source in written:
                 before += self._readers.get(root, ())
-        orders = []
-        if isinstance(node.target, torch._ops.OpOverload) and _is_random(node.target):
-            orders.append("random")
-        if not isinstance(node.target, torch._ops.OpOverload) and node.target is not operator.getitem and is_host:
-            orders += ["random", "effects"] if isinstance(node.target, torch._ops.HigherOrderOperator) else ["effects"]
+        orders = self._orders(node)
         before += [self._ordered[o] for o in orders if o in self._ordered]
         if is_host:
             self.host[node] = reason
@@ -120,10 +121,18 @@ class Placement:
                 self._readers.setdefault(root, []).append(node)
         self._root[node] = self._root_of(node)
 
-    def _written(self, node):
+    @staticmethod
+    def _orders(node):
+        """What the node must not overtake nodes of."""
+        if isinstance(node.target, torch._ops.OpOverload):
+            return ["random"] if _is_random(node.target) else []
+        if isinstance(node.target, torch._ops.HigherOrderOperator) or node.target in USE_RANDOM_STATE:
+            return ["random", "effects"]
+        return []
+
+    @staticmethod
+    def _written(node):
         if not isinstance(node.target, torch._ops.OpOverload):
-            if isinstance(node.target, torch._ops.HigherOrderOperator) and "functionalized" not in node.target.name():
-                return set()
             return set()
         sources = set()
         for i, a in enumerate(node.target._schema.arguments):
@@ -145,6 +154,9 @@ class Placement:
 
 def described(node):
     """An operator as messages name it."""
-    if isinstance(node.target, torch._ops.OpOverload):
-        return functional_name(node.target)
+    target = node.target
+    if target in USE_RANDOM_STATE:
+        target = next(a for a in node.args if isinstance(a, torch._ops.OpOverload))
+    if isinstance(target, torch._ops.OpOverload):
+        return functional_name(target)
     return node.target.name() if isinstance(node.target, torch._ops.OperatorBase) else str(node.target)
