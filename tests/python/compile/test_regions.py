@@ -87,6 +87,18 @@ def test_graph_break():
     assert torch.neuron.get_dynamo_metrics()["graphs"] == 2
 
 
+def test_calls_of_the_device_module_break_the_graph():
+    def f(x):
+        y = x + 1
+        torch.neuron.manual_seed(3)
+        return y + torch.rand(4, device=x.device)
+
+    x = torch.zeros(4, device="neuron")
+    compiled = torch.compile(f, backend="neuron")
+    torch.testing.assert_close(compiled(x), compiled(x))
+    assert torch.neuron.get_dynamo_metrics()["graphs"] == 2
+
+
 def test_exported_program():
     model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2)).to("neuron")
     x = torch.randn(3, 4, device="neuron")

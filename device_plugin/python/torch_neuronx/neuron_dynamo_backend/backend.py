@@ -13,6 +13,10 @@ from .host_inputs import move_to_device
 from .metrics import count
 from .operators import decompositions
 
+# Calls of the device module (seeds, synchronisation, reports) are no part of graphs: Dynamo breaks there.
+for _package in ("torch_neuronx", "trnsim"):
+    torch._dynamo.trace_rules.add(_package)
+
 
 def _specialise(gm):
     """Static shapes only. Dynamo makes a size symbolic when it has changed between two calls; reading it as a number
@@ -61,7 +65,8 @@ def _eagerly(settings, eager, error):
     return eager
 
 
-def compile_for_neuron(gm, example_inputs, *, mode=None, options=None, **unknown):
+def neuron(gm, example_inputs, *, mode=None, options=None, **unknown):
+    """Compiles a graph of Dynamo. ``mode`` and ``options`` of ``torch.compile`` arrive as keywords."""
     settings = settings_module.read(mode, {**(options or {}), **unknown})
     _specialise(gm)
     gm, example_inputs, on_device = move_to_device(gm, example_inputs, settings)

@@ -307,9 +307,9 @@ class _GraphCompiler:
             with torch.no_grad(), torch._C._AutoDispatchBelowAutograd():
                 for node in members:
                     recorder.locate(*_source_line(node), self.number_of[node])
-                    args = torch.fx.node.map_arg(node.args, argument)
-                    kwargs = torch.fx.node.map_arg(node.kwargs, argument)
                     try:
+                        args = torch.fx.node.map_arg(node.args, argument)
+                        kwargs = torch.fx.node.map_arg(node.kwargs, argument)
                         env[node] = node.target(*args, **kwargs)
                     except Exception as e:
                         raise self._refusal(recorder, node, e) from e

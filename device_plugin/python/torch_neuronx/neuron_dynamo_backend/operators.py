@@ -6,6 +6,12 @@ import torch
 
 from trnsim import _C
 
+# Of elements in device memory that programs read and write.
+DEVICE_TYPES = frozenset(
+    [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.float8_e4m3fn, torch.float8_e5m2]
+    + [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.uint16, torch.uint32, torch.bool]
+)
+
 
 @functools.cache
 def _lowered():

@@ -8,7 +8,7 @@ import operator
 
 import torch
 
-from .operators import functional_name, has_kernel
+from .operators import DEVICE_TYPES, functional_name, has_kernel
 from .random_state import USE_RANDOM_STATE
 
 _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)
@@ -50,8 +50,11 @@ def host_reason(node, device):
     for t in tensors:
         if t.device != device:
             return "computed on the host" if t.device.type == "cpu" else f"computed on {t.device}"
+    for t in tensors + [t for source in node.all_input_nodes for t in tensors_of(source.meta.get("val"))]:
         if t.layout != torch.strided:
             return f"layout {t.layout}"
+        if t.dtype not in DEVICE_TYPES:
+            return f"the hardware has no {t.dtype} type"
     if node.target.namespace == "aten" and not has_kernel(node.target):
         return "no lowering for this operator"
     for argument, given in zip(node.target._schema.arguments, node.args, strict=False):
