@@ -16,6 +16,7 @@ FusionReport fuse_kernels(KernelList& list) {
   fusion::fuse_epilogues(flow);
   fusion::fuse_maps(flow);
   fusion::fuse_epilogues(flow);
+  fusion::recognise_attention(flow);
   fusion::fuse_siblings(flow);
   flow.remove_dead();
   fusion::schedule(flow);

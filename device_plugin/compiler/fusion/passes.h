@@ -13,6 +13,8 @@ void fuse_maps(Flow& flow);
 void fuse_siblings(Flow& flow);
 // Maps behind a matrix product into its epilogue (dot_epilogue.cpp).
 void fuse_epilogues(Flow& flow);
+// A softmax between two products (attention.cpp).
+void recognise_attention(Flow& flow);
 // The order of the kernels (schedule.cpp).
 void schedule(Flow& flow);
 

@@ -33,7 +33,8 @@ double occupied_ns(Flow& flow, int n) {
             static_cast<double>(std::max<int64_t>(1, conv->weight.sizes[0]));
   }
   for (const Use& use : uses_of(node.kernel))
-    bytes += static_cast<double>(distinct_elements(*use.view) * static_cast<int64_t>(isa::dtype_bytes(use.view->dtype)));
+    bytes += static_cast<double>(distinct_elements(*use.view) *
+                                 static_cast<int64_t>(isa::dtype_bytes(use.view->dtype)));
   return kIssueNs + std::max(flops / kFlopPerNs, bytes / kBytesPerNs);
 }
 
