@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <bit>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -308,12 +309,24 @@ class DevicePool {
 
 constexpr int kMaxDevices = 128;
 
+// The names of its settings are not public, so none can be honoured; to accept them would promise another layout.
+void warn_about_settings() {
+  const char* variable = std::getenv("TORCH_NEURONX_SEGMENT_ALLOCATOR_CONFIG");
+  if (variable == nullptr || *variable == 0) return;
+  TORCH_WARN_ONCE("neuron: TORCH_NEURONX_SEGMENT_ALLOCATOR_CONFIG=", variable,
+                  " has no effect: not simulated. Pools are split at 1 MiB, and requests from 16 MiB on are "
+                  "not rounded.");
+}
+
 DevicePool& pool_of(c10::DeviceIndex device) {
   TORCH_CHECK(device >= 0 && device < kMaxDevices, "user error: invalid device index ",
               static_cast<int>(device));
   static std::once_flag flags[kMaxDevices];
   static DevicePool* pools[kMaxDevices];  // never destroyed: tensors may outlive static destructors
-  std::call_once(flags[device], [&] { pools[device] = new DevicePool(device); });
+  std::call_once(flags[device], [&] {
+    warn_about_settings();
+    pools[device] = new DevicePool(device);
+  });
   return *pools[device];
 }
 

@@ -63,7 +63,7 @@ std::vector<Fallback> fallbacks() {
 
 Caches caches() {
   const CacheCounters c = cache_counters();
-  return {c.hits, c.misses, c.compiles, c.compile_us};
+  return {c.hits, c.misses, c.compiles, c.disk_hits, c.compile_us};
 }
 
 std::vector<std::string> lowered_ops() {

@@ -25,7 +25,7 @@ struct Fallback {
 };
 std::vector<Fallback> fallbacks();
 struct Caches {
-  uint64_t hits, misses, compiles, compile_us;
+  uint64_t hits, misses, compiles, disk_hits, compile_us;
 };
 Caches caches();
 std::vector<std::string> lowered_ops();

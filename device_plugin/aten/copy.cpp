@@ -96,8 +96,9 @@ void wait(const at::Tensor& t) { queue(t.device().index()).synchronize(); }
 // Host pointer and extent of a dense tensor's bytes.
 size_t dense_bytes(const at::Tensor& t) { return static_cast<size_t>(t.numel()) * t.dtype().itemsize(); }
 
-// `host` is a CPU tensor with the metadata of the dense device tensor.
-void write_dense(const at::Tensor& device, const at::Tensor& host) {
+// `host` is a CPU tensor with the metadata of the dense device tensor. With `later` its memory may be read when the queue
+// gets there: the caller leaves it alone until then.
+void write_dense(const at::Tensor& device, const at::Tensor& host, bool later) {
   if (time_only()) return;
   const Slice slice = slice_of(device);
   const size_t bytes = dense_bytes(device);
@@ -109,6 +110,15 @@ void write_dense(const at::Tensor& device, const at::Tensor& host) {
     q.submit([&](Command& command) {
       command.call = [slice, staged] {
         check(nrt().nrt_tensor_write(slice.segment, staged->data(), slice.offset_bytes, staged->size()),
+              "copying to the device");
+      };
+    });
+    return;
+  }
+  if (later) {
+    q.submit([&](Command& command) {
+      command.call = [slice, bytes, storage = host.storage(), source = host.const_data_ptr()] {
+        check(nrt().nrt_tensor_write(slice.segment, source, slice.offset_bytes, bytes),
               "copying to the device");
       };
     });
@@ -143,11 +153,11 @@ at::Tensor host_like(const at::Tensor& t) {
   return at::empty_strided(t.sizes(), t.strides(), t.options().device(at::kCPU));
 }
 
-void host_to_device(const at::Tensor& destination, const at::Tensor& source) {
+void host_to_device(const at::Tensor& destination, const at::Tensor& source, bool non_blocking) {
   if (!non_overlapping_and_dense(destination)) {
     at::Tensor dense =
         empty_contiguous_on(destination.device().index(), destination.sizes(), destination.scalar_type());
-    host_to_device(dense, source);
+    host_to_device(dense, source, non_blocking);
     device_copy(destination, dense);
     return;
   }
@@ -157,7 +167,8 @@ void host_to_device(const at::Tensor& destination, const at::Tensor& source) {
     staged = host_like(destination);
     staged.copy_(source);
   }
-  write_dense(destination, staged);
+  const bool made_here = !staged.is_same(source);  // nobody else can change it
+  write_dense(destination, staged, made_here || (non_blocking && source.is_pinned()));
 }
 
 void device_to_host(const at::Tensor& destination, const at::Tensor& source) {
@@ -216,7 +227,7 @@ at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blo
       recorder->copy_from_host(dst, source);
       return dst;
     }
-    host_to_device(dst, source);
+    host_to_device(dst, source, non_blocking);
   } else {
     TORCH_CHECK(dst.device().is_cpu(), "not simulated: a copy from ", source.device(), " to ", dst.device());
     device_to_host(dst, source);

@@ -2,6 +2,7 @@
 #include <ATen/core/CachingHostAllocator.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/CPUAllocator.h>
+#include <c10/core/DeviceType.h>
 #include <c10/util/Exception.h>
 
 #include <map>
@@ -131,6 +132,7 @@ class NeuronHooks final : public at::PrivateUse1HooksInterface {
 };
 
 const bool registered = [] {
+  c10::register_privateuse1_backend("neuron");  // the name, also in programs without Python
   static NeuronHooks hooks;
   at::RegisterPrivateUse1HooksInterface(&hooks);
   at::setHostAllocator(at::DeviceType::PrivateUse1, &pinned_allocator());

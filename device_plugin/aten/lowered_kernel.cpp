@@ -563,6 +563,7 @@ void LoweredKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySe
     record(*recorder, op, overload, call, *stack, begin);
     return;
   }
+  if (overload.matrix_product) call.key.push_back(rounds_factors() ? 1 : 0);
   const uint64_t hash = hash_of(call.key);
   std::shared_ptr<Plan> plan = plans_->find(call.key, hash);
   if (plan == nullptr) plan = plans_->insert(call.key, hash, make_plan(op, overload, call, *stack, begin));

@@ -84,7 +84,7 @@ PYBIND11_MODULE(_C, m) {
   });
   m.def("caches", [] {
     const auto c = api::caches();
-    return py::make_tuple(c.hits, c.misses, c.compiles, c.compile_us);
+    return py::make_tuple(c.hits, c.misses, c.compiles, c.disk_hits, c.compile_us);
   });
   m.def("lowered_ops", &api::lowered_ops);
 

@@ -204,6 +204,9 @@ void finish(Overload& o) {
         std::find(o.written.begin(), o.written.end(), static_cast<int16_t>(i)) != o.written.end();
     reads_tensor |= !is_result && (o.kinds[i] == ArgKind::kTensor || o.kinds[i] == ArgKind::kTensorList);
   }
+  static const std::set<std::string_view> products = {
+      "aten::mm", "aten::bmm", "aten::addmm", "aten::baddbmm", "aten::addmv", "aten::mv", "aten::dot"};
+  o.matrix_product = products.count(o.functional) != 0;
   o.shape_from_scalars = o.is_out && !reads_tensor;
   o.prepare = prepare_for(o.functional);
 }

@@ -19,7 +19,7 @@
 namespace trnsim::aten {
 namespace {
 
-std::atomic<uint64_t> hits{0}, misses{0}, compiles{0}, compile_us{0};
+std::atomic<uint64_t> hits{0}, misses{0}, compiles{0}, disk_hits{0}, compile_us{0};
 
 // The plans in caches and those of compiled graphs, by device. A plan leaves it in its destructor, so what is found under the lock is memory that
 // exists; whether it is still in use, its shared_ptr knows.
@@ -64,6 +64,7 @@ void load_program(Plan& plan, compiler::Graph graph) {
   plan.num_params = graph.num_params;
   const StoredProgram program = find_or_compile(graph);
   if (program.compiled) ++compiles;
+  if (program.from_disk) ++disk_hits;
   compile_us += static_cast<uint64_t>(
       std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - begin)
           .count());
@@ -291,7 +292,9 @@ uint64_t hash_of(const PlanKey& key) {
   return h;
 }
 
-CacheCounters cache_counters() { return {hits.load(), misses.load(), compiles.load(), compile_us.load()}; }
-void reset_cache_counters() { hits = misses = compiles = compile_us = 0; }
+CacheCounters cache_counters() {
+  return {hits.load(), misses.load(), compiles.load(), disk_hits.load(), compile_us.load()};
+}
+void reset_cache_counters() { hits = misses = compiles = disk_hits = compile_us = 0; }
 
 }  // namespace trnsim::aten

@@ -125,7 +125,9 @@ uint64_t hash_of(const PlanKey& key);
 size_t max_plans();
 
 struct CacheCounters {
-  uint64_t hits = 0, misses = 0, compiles = 0, compile_us = 0;
+  uint64_t hits = 0, misses = 0;         // of plans
+  uint64_t compiles = 0, disk_hits = 0;  // of programs: made, or found in TORCH_NEURONX_NEFF_CACHE_DIR
+  uint64_t compile_us = 0;
 };
 CacheCounters cache_counters();
 void reset_cache_counters();

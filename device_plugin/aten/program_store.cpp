@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -63,7 +64,7 @@ class ContentWriter {
   std::string out_;
 };
 
-uint64_t fnv1a(const std::string& bytes, uint64_t seed) {
+uint64_t fnv1a(std::string_view bytes, uint64_t seed) {
   uint64_t h = seed;
   for (unsigned char c : bytes) h = (h ^ c) * 0x100000001b3ull;
   return h;
@@ -90,7 +91,7 @@ std::string cache_folder() {
   return folder == nullptr ? std::string() : std::string(folder);
 }
 
-constexpr char kMagic[8] = {'T', 'R', 'N', 'S', 'C', 'A', 'C', '1'};
+constexpr char kMagic[8] = {'T', 'R', 'N', 'S', 'C', 'A', 'C', '2'};
 
 std::string cache_file(const std::string& content) {
   static const std::string folder = cache_folder();
@@ -103,24 +104,48 @@ std::string cache_file(const std::string& content) {
   return folder + "/" + name;
 }
 
-// The file repeats the content, so a hash collision or a damaged file is a miss and never a wrong program.
+struct Header {
+  char magic[8];
+  uint64_t content_bytes, program_bytes, checksum;
+};
+
+uint64_t checksum_of(std::string_view content, std::string_view program) {
+  return fnv1a(program, fnv1a(content, 0xcbf29ce484222325ull));
+}
+
+// Null: compile. The file repeats the content, so that a hash collision is a miss and never a wrong program. A file of
+// another version is a miss as well; a damaged one is said, and written anew.
 std::shared_ptr<const std::vector<uint8_t>> read_cache(const std::string& path, const std::string& content) {
   std::ifstream in(path, std::ios::binary);
   if (!in) return nullptr;
-  char magic[8];
-  uint64_t content_bytes = 0, program_bytes = 0;
-  in.read(magic, sizeof magic);
-  in.read(reinterpret_cast<char*>(&content_bytes), sizeof content_bytes);
-  in.read(reinterpret_cast<char*>(&program_bytes), sizeof program_bytes);
-  if (!in || std::memcmp(magic, kMagic, sizeof magic) != 0 || content_bytes != content.size() ||
-      program_bytes > (uint64_t{1} << 32))
+  Header header{};
+  in.read(reinterpret_cast<char*>(&header), sizeof header);
+  const bool whole_header = in.gcount() == sizeof header;
+  if (whole_header && std::memcmp(header.magic, kMagic, sizeof kMagic) != 0 &&
+      std::memcmp(header.magic, kMagic, sizeof kMagic - 1) == 0)
     return nullptr;
-  std::string stored(content_bytes, 0);
-  auto program = std::make_shared<std::vector<uint8_t>>(program_bytes);
-  in.read(stored.data(), static_cast<std::streamsize>(content_bytes));
-  in.read(reinterpret_cast<char*>(program->data()), static_cast<std::streamsize>(program_bytes));
-  if (!in || stored != content) return nullptr;
-  return program;
+  std::error_code unknown;
+  const uint64_t file_bytes = std::filesystem::file_size(path, unknown);
+  std::string stored;
+  auto program = std::make_shared<std::vector<uint8_t>>();
+  bool good = whole_header && !unknown && std::memcmp(header.magic, kMagic, sizeof kMagic) == 0 &&
+              header.content_bytes <= file_bytes && header.program_bytes <= file_bytes &&
+              sizeof header + header.content_bytes + header.program_bytes == file_bytes;
+  if (good) {
+    stored.resize(header.content_bytes);
+    program->resize(header.program_bytes);
+    in.read(stored.data(), static_cast<std::streamsize>(stored.size()));
+    in.read(reinterpret_cast<char*>(program->data()), static_cast<std::streamsize>(program->size()));
+    const std::string_view bytes(reinterpret_cast<const char*>(program->data()), program->size());
+    good = in && checksum_of(stored, bytes) == header.checksum;
+  }
+  if (!good) {
+    TORCH_WARN("neuron: the compiled program ", path,
+               " is damaged; it is compiled and written again. If this comes back, check the disk behind "
+               "TORCH_NEURONX_NEFF_CACHE_DIR.");
+    return nullptr;
+  }
+  return stored == content ? program : nullptr;
 }
 
 // A cache that cannot be written is no error: the program is there, the next process compiles again. It says so once.
@@ -136,14 +161,18 @@ void write_cache(const std::string& path, const std::string& content, const std:
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   std::filesystem::create_directories(folder, failed);
   if (failed) return warn_unwritable(folder.string(), failed.message());
-  const std::string temporary = path + "." + std::to_string(getpid()) + ".tmp";
+  static std::atomic<uint64_t> writes{0};  // of this process: threads may write the same program
+  const std::string temporary =
+      path + "." + std::to_string(getpid()) + "." + std::to_string(writes.fetch_add(1)) + ".tmp";
   {
     errno = 0;
     std::ofstream out(temporary, std::ios::binary);
-    const uint64_t content_bytes = content.size(), program_bytes = program.size();
-    out.write(kMagic, sizeof kMagic);
-    out.write(reinterpret_cast<const char*>(&content_bytes), sizeof content_bytes);
-    out.write(reinterpret_cast<const char*>(&program_bytes), sizeof program_bytes);
+    Header header{};
+    std::memcpy(header.magic, kMagic, sizeof kMagic);
+    header.content_bytes = content.size();
+    header.program_bytes = program.size();
+    header.checksum = checksum_of(content, {reinterpret_cast<const char*>(program.data()), program.size()});
+    out.write(reinterpret_cast<const char*>(&header), sizeof header);
     out.write(content.data(), static_cast<std::streamsize>(content.size()));
     out.write(reinterpret_cast<const char*>(program.data()), static_cast<std::streamsize>(program.size()));
     if (!out.flush()) {
@@ -240,6 +269,7 @@ StoredProgram find_or_compile(const compiler::Graph& graph) {
   const std::string path = cache_file(identity);
   if (!path.empty()) result.container = read_cache(path, identity);
   const bool compile = result.container == nullptr;
+  result.from_disk = !compile;
   if (compile) {
     compiler::CompileOptions options;
     options.target = target();
@@ -254,7 +284,9 @@ StoredProgram find_or_compile(const compiler::Graph& graph) {
     if (!path.empty() && result.status == compiler::CompileResult::Status::kOk)
       write_cache(path, identity, *result.container);
   }
-  store->insert(content, result);
+  StoredProgram known = result;
+  known.from_disk = false;
+  store->insert(content, known);
   result.compiled = compile;
   return result;
 }

@@ -15,7 +15,8 @@ struct StoredProgram {
   compiler::CompileResult::Status status = compiler::CompileResult::Status::kOk;
   std::string message;
   std::shared_ptr<const std::vector<uint8_t>> container;
-  bool compiled = false;  // by this call; otherwise it was found
+  bool compiled = false;   // by this call; otherwise it was found
+  bool from_disk = false;  // by this call
 };
 
 StoredProgram find_or_compile(const compiler::Graph& graph);

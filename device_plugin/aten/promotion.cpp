@@ -1,5 +1,6 @@
 #include "device_plugin/aten/promotion.h"
 
+#include <ATen/Context.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/native/TypeProperties.h>
 
@@ -76,8 +77,26 @@ bool may_change(ScalarType from, ScalarType to) {
 
 }  // namespace
 
+bool rounds_factors() {
+  return at::globalContext().float32MatmulPrecision() == at::Float32MatmulPrecision::MEDIUM;
+}
+
 OperandTypes operand_types(const Overload& overload, const c10::Stack& stack, size_t begin) {
   OperandTypes types(overload.kinds.size());
+  if (overload.matrix_product && rounds_factors()) {
+    static const std::unordered_set<std::string> kFactors = {"self", "mat1", "mat2", "batch1", "batch2",
+                                                             "mat",  "vec",  "vec1", "vec2",   "tensor"};
+    const bool adds =
+        overload.functional.compare(0, 9, "aten::add") == 0 || overload.functional == "aten::baddbmm";
+    for (size_t i = 0; i < overload.kinds.size(); ++i) {
+      const bool is_factor =
+          kFactors.count(overload.arg_names[i]) != 0 && !(adds && overload.arg_names[i] == "self");
+      const c10::IValue& v = stack[begin + i];
+      if (is_factor && v.isTensor() && v.toTensor().scalar_type() == ScalarType::Float)
+        types[i] = ScalarType::BFloat16;
+    }
+    return types;
+  }
   if (!promotes(overload.functional)) return types;
   at::native::ResultTypeState state = {};
   c10::SmallVector<size_t, 4> operands;

@@ -16,6 +16,9 @@ namespace trnsim::aten {
 // Per argument the type it has to be converted to. Nothing: it is no operand, or the type it is computed in holds it
 // exactly as the common type would.
 using OperandTypes = c10::SmallVector<std::optional<c10::ScalarType>, 8>;
+// torch.set_float32_matmul_precision("medium"): the factors of float32 products are rounded to bfloat16.
+bool rounds_factors();
+
 OperandTypes operand_types(const Overload& overload, const c10::Stack& stack, size_t begin);
 
 // A parameter of a program in another type: float16 and bfloat16 travel as float32, small integers as int32.

@@ -11,6 +11,8 @@
 #include <cstdlib>
 #include <mutex>
 
+#include "device_plugin/aten/api.h"
+
 namespace trnsim::aten {
 namespace {
 
@@ -69,6 +71,8 @@ Nrt open_nrt() {
   return table;
 }
 
+constexpr int kNrtFrameworkNone = 1;  // a host program without Python
+
 std::mutex state_mutex;
 std::atomic<bool> is_initialized{false};
 
@@ -122,9 +126,14 @@ void ensure_initialized() {
   if (is_initialized.load(std::memory_order_acquire)) return;
   std::lock_guard lock(state_mutex);
   if (is_initialized.load()) return;
-  const Nrt& api = nrt();
+  const Nrt& library = nrt();
   const std::string version = std::to_string(TORCH_VERSION_MAJOR) + "." + std::to_string(TORCH_VERSION_MINOR);
-  check(api.nrt_init(kNrtFrameworkPytorch, version.c_str(), "trnsim"), "starting the neuron device");
+  // With an interpreter the Python side ends the device and writes the report; else the runtime does, at the exit.
+  const bool has_interpreter = interpreter() != nullptr;
+  check(
+      library.nrt_init(has_interpreter ? kNrtFrameworkPytorch : kNrtFrameworkNone, version.c_str(), "trnsim"),
+      "starting the neuron device");
+  if (!has_interpreter) std::atexit(&api::shutdown);
   static std::once_flag fork_handler;
   std::call_once(fork_handler, [] { pthread_atfork(nullptr, nullptr, &DeviceUse::note_fork_in_child); });
   is_initialized.store(true, std::memory_order_release);

@@ -1,6 +1,7 @@
 // Operators that only touch metadata or storage: empty, views, resize, set.
 #include "device_plugin/aten/tensors.h"
 
+#include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/native/Resize.h>
 #include <ATen/native/ResizeCommon.h>
@@ -52,6 +53,12 @@ c10::DeviceIndex factory_device(std::optional<c10::Device> device) {
   return device ? checked_index(*device) : current_device();
 }
 
+// Under torch.use_deterministic_algorithms new memory holds NaN, or the largest integer.
+bool fills_new_memory() {
+  const at::Context& context = at::globalContext();
+  return context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory();
+}
+
 at::Tensor empty_memory_format(c10::SymIntArrayRef sizes_sym, std::optional<c10::ScalarType> dtype,
                                std::optional<c10::Layout> layout, std::optional<c10::Device> device,
                                std::optional<bool> pin_memory,
@@ -63,6 +70,7 @@ at::Tensor empty_memory_format(c10::SymIntArrayRef sizes_sym, std::optional<c10:
   if (memory_format && *memory_format != c10::MemoryFormat::Contiguous &&
       *memory_format != c10::MemoryFormat::Preserve)
     result.unsafeGetTensorImpl()->empty_tensor_restride(*memory_format);
+  if (fills_new_memory()) at::native::fill_empty_deterministic_(result);
   return result;
 }
 
@@ -76,7 +84,9 @@ at::Tensor empty_strided(c10::SymIntArrayRef sizes_sym, c10::SymIntArrayRef stri
   TORCH_CHECK(sizes.size() == strides.size(), "dimensionality of sizes (", sizes.size(),
               ") must match dimensionality of strides (", strides.size(), ")");
   for (int64_t s : strides) TORCH_CHECK(s >= 0, "negative strides are not supported: ", strides);
-  return empty_on(factory_device(device), sizes, strides, c10::dtype_or_default(dtype));
+  at::Tensor result = empty_on(factory_device(device), sizes, strides, c10::dtype_or_default(dtype));
+  if (fills_new_memory()) at::native::fill_empty_deterministic_(result);
+  return result;
 }
 
 at::Tensor as_strided(const at::Tensor& self, c10::SymIntArrayRef sizes, c10::SymIntArrayRef strides,
@@ -99,6 +109,7 @@ const at::Tensor& resize(const at::Tensor& self, c10::SymIntArrayRef sizes_sym,
                          std::optional<c10::MemoryFormat> memory_format) {
   const auto sizes = C10_AS_INTARRAYREF_SLOW(sizes_sym);
   c10::TensorImpl* impl = self.unsafeGetTensorImpl();
+  const auto old_bytes = static_cast<int64_t>(self.storage().nbytes());
   if (self.sizes() != sizes) {
     // The tensor stays what it is when the new size is impossible.
     const size_t bytes = at::detail::computeStorageNbytesContiguous(
@@ -111,6 +122,7 @@ const at::Tensor& resize(const at::Tensor& self, c10::SymIntArrayRef sizes_sym,
                 *memory_format);
     impl->empty_tensor_restride(*memory_format);
   }
+  if (fills_new_memory()) at::native::fill_resize_deterministic_(self, old_bytes);
   return self;
 }
 

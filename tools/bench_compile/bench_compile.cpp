@@ -55,8 +55,7 @@ int run(const char* path, bool comma, const std::string& spans, const config::Co
   }
   const auto start = std::chrono::steady_clock::now();
   const compiler::CompileResult compiled = trnsim_compiler()->compile(graph, {});
-  const double compile_s =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double compile_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (compiled.status != compiler::CompileResult::Status::kOk) {
     std::fprintf(stderr, "%s: %s\n", path, compiled.message.c_str());
     return 1;
@@ -68,24 +67,24 @@ int run(const char* path, bool comma, const std::string& spans, const config::Co
     return 1;
   }
   chip::Trace trace;
-  const chip::TimingResult r =
-      chip::run_timing(program, config, spans.empty() ? nullptr : &trace);
+  const chip::TimingResult r = chip::run_timing(program, config, spans.empty() ? nullptr : &trace);
   if (r.status != chip::LaunchResult::Status::kOk) {
     std::fprintf(stderr, "%s: %s\n", path, r.message.c_str());
     return 1;
   }
   if (!spans.empty()) write_spans(spans, program, trace);
   const int64_t total = r.stats.total_ps;
-  std::printf("%s{\"name\": \"%s\", \"simulated_ns\": %.3f, \"launch_ns\": %.3f, \"compile_s\": %.4f, ", comma ? ",\n" : "",
-              graph.name.c_str(), static_cast<double>(total) / 1e3, config.launch.start_ns + config.launch.end_ns,
-              compile_s);
+  std::printf("%s{\"name\": \"%s\", \"simulated_ns\": %.3f, \"launch_ns\": %.3f, \"compile_s\": %.4f, ",
+              comma ? ",\n" : "", graph.name.c_str(), static_cast<double>(total) / 1e3,
+              config.launch.start_ns + config.launch.end_ns, compile_s);
   std::printf("\"instructions\": %lld, \"flops\": %llu, \"hbm_bytes\": %llu, ",
               static_cast<long long>(compiled.instructions), static_cast<unsigned long long>(program.flops),
               static_cast<unsigned long long>(program.hbm_bytes));
   for (size_t e = 0; e < isa::kNumEngines; ++e)
     std::printf("\"%s\": %.4f, ", kEngines[e], share(r.stats.engines[e].busy_ps, total));
-  std::printf("\"dma\": %.4f, \"bytes_read\": %lld, \"bytes_written\": %lld}", share(r.stats.dma_busy_ps, total),
-              static_cast<long long>(r.stats.dma_bytes_read), static_cast<long long>(r.stats.dma_bytes_written));
+  std::printf("\"dma\": %.4f, \"bytes_read\": %lld, \"bytes_written\": %lld}",
+              share(r.stats.dma_busy_ps, total), static_cast<long long>(r.stats.dma_bytes_read),
+              static_cast<long long>(r.stats.dma_bytes_written));
   return 0;
 }
 

@@ -14,9 +14,11 @@ void lower_attention(LowerContext& c) {
   k.q = c.in(0);
   k.k = c.in(1);
   k.v = c.in(2);
-  if (!c.is_none(3)) k.mask = view_expanded(c.in(3), {k.q.sizes[0], k.q.sizes[1], k.q.sizes[2], k.k.sizes[2]});
+  if (!c.is_none(3))
+    k.mask = view_expanded(c.in(3), {k.q.sizes[0], k.q.sizes[1], k.q.sizes[2], k.k.sizes[2]});
   if (c.flag(5)) k.ahead = 0;
-  k.scale = c.is_none(7) ? 1 / std::sqrt(static_cast<double>(k.q.sizes[3])) : c.constant_or_refuse(7, "scale");
+  k.scale =
+      c.is_none(7) ? 1 / std::sqrt(static_cast<double>(k.q.sizes[3])) : c.constant_or_refuse(7, "scale");
   k.out = c.out(0);
   if (c.wanted(1)) k.lse = c.out(1);
   c.emit(std::move(k));

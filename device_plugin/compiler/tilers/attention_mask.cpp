@@ -16,7 +16,8 @@ KeyRange visible_keys(const AttentionKernel& k, int64_t first, int64_t last) {
   const int64_t keys = k.k.sizes[2];
   KeyRange r{0, keys};
   if (k.behind != kAll) r.begin = std::clamp<int64_t>(first - k.behind, 0, keys) / kPartitions * kPartitions;
-  if (k.ahead != kAll) r.end = std::min(keys, round_up(std::clamp<int64_t>(last + k.ahead + 1, 0, keys), kPartitions));
+  if (k.ahead != kAll)
+    r.end = std::min(keys, round_up(std::clamp<int64_t>(last + k.ahead + 1, 0, keys), kPartitions));
   r.end = std::max(r.begin, r.end);
   return r;
 }
@@ -67,8 +68,7 @@ Access AttentionMask::given(int64_t batch, int64_t head, int64_t i0, int64_t que
                             int64_t keys) {
   const View& m = k_.mask;
   Access t = tile_.sbuf(static_cast<int>(queries), {keys}, tile_dtype(m.dtype));
-  const int64_t at =
-      batch * m.strides[0] + head * m.strides[1] + i0 * m.strides[2] + j0 * m.strides[3];
+  const int64_t at = batch * m.strides[0] + head * m.strides[1] + i0 * m.strides[2] + j0 * m.strides[3];
   tile_.load(t, hbm_view(context_, window_of(m, at, {queries, keys}, {m.strides[2], m.strides[3]})));
   if (isa::is_float(m.dtype)) return t;
   // 1 - 1 / mask: 0 for true, -inf for false.

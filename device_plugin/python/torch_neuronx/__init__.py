@@ -23,6 +23,7 @@ import torch  # noqa: E402
 
 _autoload()
 
+from torch_neuronx._not_simulated import nki_op, wrap_nki  # noqa: E402
 from torch_neuronx.neuron import (  # noqa: E402
     Event,
     Stream,
@@ -77,10 +78,12 @@ __all__ = [
     "memory_reserved",
     "memory_stats",
     "memory_summary",
+    "nki_op",
     "reset_accumulated_memory_stats",
     "reset_peak_memory_stats",
     "set_device",
     "set_stream",
     "stream",
     "synchronize",
+    "wrap_nki",
 ]

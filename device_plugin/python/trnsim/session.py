@@ -55,8 +55,9 @@ def report():
     """Everything measured since the start or the last ``reset_report()``, as a dict (keys: docs)."""
     native = _native()
     result = json.loads(native.runtime_report_json())
-    hits, misses, compiles, compile_us = native.caches()
-    result["caches"] |= {"hits": hits, "misses": misses, "compiles": compiles, "compile_s": compile_us / 1e6}
+    *counts, compile_us = native.caches()
+    result["caches"] |= dict(zip(("hits", "misses", "compiles", "disk_hits"), counts, strict=True))
+    result["caches"]["compile_s"] = compile_us / 1e6
     result["fallbacks"] = fallbacks()
     return result
 

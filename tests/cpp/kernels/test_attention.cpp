@@ -33,7 +33,8 @@ AttentionKernel make(Rig& rig, Dtype dtype, const Shape& s, Mask mask, int64_t b
     if (mask == Mask::kBool) {  // the first query of a batch sees nothing
       std::vector<double> values;
       for (int64_t i = 0; i < s.batch * s.queries * s.keys; ++i)
-        values.push_back(i % (s.queries * s.keys) < s.keys ? 0 : static_cast<double>(rig.random()() % 3 != 0));
+        values.push_back(i % (s.queries * s.keys) < s.keys ? 0
+                                                           : static_cast<double>(rig.random()() % 3 != 0));
       View dense = k.mask;
       dense.sizes = {s.batch, s.queries, s.keys};
       dense.strides = contiguous(dense.sizes);
@@ -70,9 +71,10 @@ void check(Dtype dtype, const Shape& s, Mask mask, int64_t behind, int64_t ahead
 }
 
 TEST_CASE("attention: shapes", "[attention]") {
-  const Shape shapes[] = {{1, 1, 1, 128, 128, 64, 64}, {2, 4, 2, 130, 257, 40, 24}, {1, 2, 2, 1, 600, 64, 64},
-                          {1, 3, 1, 200, 1, 16, 16},   {1, 1, 1, 300, 1300, 128, 128}, {1, 1, 1, 70, 140, 200, 130},
-                          {2, 2, 1, 5, 7, 3, 2},       {1, 1, 1, 640, 2100, 16, 300}};
+  const Shape shapes[] = {{1, 1, 1, 128, 128, 64, 64},    {2, 4, 2, 130, 257, 40, 24},
+                          {1, 2, 2, 1, 600, 64, 64},      {1, 3, 1, 200, 1, 16, 16},
+                          {1, 1, 1, 300, 1300, 128, 128}, {1, 1, 1, 70, 140, 200, 130},
+                          {2, 2, 1, 5, 7, 3, 2},          {1, 1, 1, 640, 2100, 16, 300}};
   for (const Shape& s : shapes)
     for (bool turned : {false, true}) check(Dtype::kF32, s, Mask::kNone, kAll, kAll, turned);
   for (Dtype d : {Dtype::kBF16, Dtype::kF16})
@@ -80,7 +82,8 @@ TEST_CASE("attention: shapes", "[attention]") {
 }
 
 TEST_CASE("attention: causal and windowed", "[attention]") {
-  const Shape shapes[] = {{1, 2, 1, 300, 300, 32, 32}, {1, 1, 1, 700, 1500, 16, 16}, {1, 1, 1, 1300, 200, 16, 16}};
+  const Shape shapes[] = {
+      {1, 2, 1, 300, 300, 32, 32}, {1, 1, 1, 700, 1500, 16, 16}, {1, 1, 1, 1300, 200, 16, 16}};
   for (const Shape& s : shapes) {
     check(Dtype::kF32, s, Mask::kNone, kAll, 0);
     check(Dtype::kF32, s, Mask::kNone, kAll, 133);

@@ -1,0 +1,40 @@
+"""A file as PyTorch's test folder has them, for the test of tools/upstream. Its name keeps it out of our own tests."""
+
+import os
+
+import torch
+from torch.testing._internal.common_device_type import dtypes, instantiate_device_type_tests, onlyCUDA
+from torch.testing._internal.common_utils import TestCase, run_tests
+
+
+class TestSample(TestCase):
+    @dtypes(torch.float32, torch.bfloat16)
+    def test_add(self, device, dtype):
+        x = torch.ones(3, device=device, dtype=dtype)
+        self.assertEqual(x + x, torch.full((3,), 2, device=device, dtype=dtype))
+        self.assertEqual(x.device.type, "neuron")
+
+    @onlyCUDA
+    def test_of_another_device(self, device):
+        raise AssertionError("runs on another device only")
+
+    def test_that_fails(self, device):
+        self.assertEqual(torch.ones(1, device=device), torch.zeros(1, device=device))
+
+    def test_that_ends_the_process(self, device):
+        os.abort()
+
+    def test_view(self, device):
+        x = torch.arange(6, device=device).view(2, 3)
+        self.assertEqual(x.t().contiguous().sum().item(), 15)
+
+
+class TestWithoutDevices(TestCase):
+    def test_nothing(self):
+        raise AssertionError("is not generic")
+
+
+instantiate_device_type_tests(TestSample, globals())
+
+if __name__ == "__main__":
+    run_tests()
