@@ -22,8 +22,6 @@
 #include <cstdio>
 #include <vector>
 
-
-
 namespace {
 
 struct Result {
@@ -33,7 +31,9 @@ struct Result {
 // Two spirals, and a network of two layers that tells them apart. The same numbers for every device.
 Result train(const c10::Device& device) {
   const at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(0);
-  const auto random = [&](at::IntArrayRef sizes, double scale) { return at::randn(sizes, generator) * scale; };
+  const auto random = [&](at::IntArrayRef sizes, double scale) {
+    return at::randn(sizes, generator) * scale;
+  };
 
   const at::Tensor t = at::arange(0, 100) / 100.0 * 6.0 + 0.5;
   const at::Tensor arm = at::stack({t * at::cos(t), t * at::sin(t)}, 1) / 6.0;

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 RESULTS = Path(os.environ["UPSTREAM_RESULTS"])
-SUFFIX = "PRIVATEUSE1"  # what PyTorch appends to the names of the classes it makes
+SUFFIXES = ("PRIVATEUSE1", "NEURON")  # what PyTorch appends to the names of the classes it makes
 
 
 def note(item_name, **fields):
@@ -21,7 +21,7 @@ def name_of(nodeid):
 
 def pytest_collection_modifyitems(config, items):
     begun = {json.loads(line)["test"] for line in RESULTS.read_text().splitlines()}
-    of_device = [item for item in items if item.cls is not None and item.cls.__name__.endswith(SUFFIX)]
+    of_device = [item for item in items if item.cls is not None and item.cls.__name__.endswith(SUFFIXES)]
     kept = [item for item in of_device if name_of(item.nodeid) not in begun]
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = kept

@@ -61,7 +61,8 @@ class NeuronProfilerStubs final : public torch::profiler::impl::ProfilerStubs {
   }
   void synchronize() const override {
     for (int i = 0; i < device_count(); ++i)
-      if (queue_exists(static_cast<c10::DeviceIndex>(i))) queue(static_cast<c10::DeviceIndex>(i)).synchronize();
+      if (queue_exists(static_cast<c10::DeviceIndex>(i)))
+        queue(static_cast<c10::DeviceIndex>(i)).synchronize();
   }
 };
 

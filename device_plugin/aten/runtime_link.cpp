@@ -26,8 +26,10 @@ std::string own_folder() {
 
 void* open_library(const char* name) {
   const std::string path = own_folder() + "/" + name;
+  // In a program that links LibTorch its symbols (another oneDNN) come before those of the simulator's own libraries.
+  const int own_symbols = interpreter() == nullptr ? RTLD_DEEPBIND : 0;
   // Constructors of the library run here; they must be cheap (no simulator start).
-  void* handle = dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
+  void* handle = dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL | own_symbols);
   TORCH_CHECK(handle != nullptr, "trnsim: cannot open the native library ", path, ": ", dlerror(),
               ". The installation is incomplete; build and install trnsim again.");
   return handle;

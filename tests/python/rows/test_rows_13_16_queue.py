@@ -108,8 +108,9 @@ def test_row_13_the_profiler_shows_simulated_time_of_the_device():
         y = x @ x
         end.record()
         torch.neuron.synchronize()
+    # Whole microseconds: PyTorch's own.
     rows = {row.key: row for row in profile.key_averages()}
-    assert rows["aten::mm"].device_time_total == pytest.approx(start.elapsed_time(end) * 1000, rel=0.01)
+    assert rows["aten::mm"].device_time_total == pytest.approx(start.elapsed_time(end) * 1000, abs=1)
     assert y[0, 0].item() == 256
 
 

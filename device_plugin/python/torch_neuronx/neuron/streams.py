@@ -33,8 +33,8 @@ def current_stream(device=None):
 
 
 def default_stream(device=None):
-    device = _device(device)
-    return torch.Stream(stream_id=0, device_index=device.index, device_type=torch._C._autograd.DeviceType.PrivateUse1)
+    device_type = int(torch._C._autograd.DeviceType.PrivateUse1)
+    return torch.Stream(stream_id=0, device_index=_device(device).index, device_type=device_type)
 
 
 def set_stream(stream):
