@@ -182,7 +182,7 @@ def brief(detail: str) -> str:
     return (found.group(1) if found else line)[:160].replace("|", "\\|")
 
 
-def page(done: dict[str, dict]) -> str:
+def page(done: dict[str, dict], total: int) -> str:
     import torch
 
     lines = [
@@ -196,6 +196,7 @@ def page(done: dict[str, dict]) -> str:
         "named exceptions are in `tests/python/conformance_cases.py`, the cases that the tests keep native in "
         "`tests/python/conformance.txt`.",
         "",
+        *([f"This sweep ended after {len(done)} of {total} cases.", ""] if len(done) < total else []),
         *summary(done),
         "",
     ]
@@ -279,7 +280,7 @@ def main() -> int:
         conformance.write_frozen(frozen | native)
     target = options.page or (PAGE if len(judged) == len(names) else None)
     if target is not None:
-        target.write_text(page(done), encoding="utf-8")
+        target.write_text(page(done, len(names)), encoding="utf-8")
     return 1 if lost else 0
 
 
