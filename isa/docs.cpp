@@ -84,7 +84,9 @@ struct FieldDoc {
 constexpr FieldDoc kFieldDocs[] = {
     {kFieldFunc, "func", "activation function"},
     {kFieldQueue, "queue", "DMA queue, 0 to 15"},
-    {kFieldPriority, "priority", "traffic class 0 (most urgent) to 3, from trn3 on; without effect on time"},
+    {kFieldPriority, "priority",
+     "traffic class 0 (most urgent) to 3, from trn3 on; of the packets that wait at a DMA engine the most "
+     "urgent goes first"},
     {kFieldDge, "dge",
      "who builds the descriptors: static (in the program), hardware (from sync or scalar), software (from "
      "gpsimd)"},

@@ -58,7 +58,9 @@ Access RandomProgram::legal_tile(Space space, Shape shape, Dtype dtype, bool dma
   }
   a.size[a.num_dims++] = static_cast<uint32_t>(rest);
   const auto bytes = static_cast<int64_t>(dtype_bytes(dtype));
-  const int64_t room = space == Space::kPsum ? kPsumBankBytes : limits(target_).sbuf_bytes_per_partition;
+  const int64_t room = space == Space::kPsum
+                           ? kPsumBankBytes
+                           : std::min(sbuf_window_, limits(target_).sbuf_bytes_per_partition);
   int64_t step = shape.free * bytes * 2 <= room && chance(25) ? 2 : 1;
   for (int d = a.num_dims - 1; d >= 0; --d) {
     a.step[d] = step;
@@ -354,6 +356,49 @@ Instruction RandomProgram::legal_instruction(Opcode opcode, Engine engine, Gener
   return i;
 }
 
+// A counted loop over a few instructions of one engine; begins at `begin` in the stream. Operands in SBUF move with
+// a register. Without semaphores: the caller orders it.
+std::vector<Instruction> RandomProgram::legal_loop(Engine engine, uint32_t begin) {
+  constexpr int64_t kStep = 64;
+  constexpr uint8_t kCounter = 62, kAddress = 63;
+  const auto count = static_cast<int64_t>(1 + below(6));
+  const auto control = [&](Opcode opcode, uint8_t r, int64_t imm) {
+    Instruction i;
+    i.opcode = opcode;
+    i.engine = engine;
+    i.reg_dst = i.reg_a = r;
+    i.imm = imm;
+    return i;
+  };
+  std::vector<Instruction> all{control(Opcode::kRegMove, kCounter, count),
+                               control(Opcode::kRegMove, kAddress, 0)};
+  for (uint64_t n = 1 + below(3); n > 0; --n) {
+    const auto opcode = static_cast<Opcode>(below(kNumOpcodes));
+    const Row& r = row(opcode);
+    if (!r.runs_on(engine, target_) || r.since > target_ || !r.refused.empty()) continue;
+    Instruction i = legal_instruction(opcode, engine, target_);
+    if (i.is_control() || i.is_dma() || opcode == Opcode::kLocalGather || opcode == Opcode::kNGather)
+      continue;
+    for (Access* a : {&i.dst, &i.src0, &i.src1}) {
+      const int64_t end = a->offset + strided_box(*a).extent() + count * kStep;
+      if (a->space == Space::kSbuf && chance(50) && end <= limits(target_).sbuf_bytes_per_partition)
+        a->address_register = kAddress;
+    }
+    all.push_back(i);
+  }
+  Instruction step = control(Opcode::kRegAlu, kAddress, kStep);
+  step.op0 = AluOp::kAdd;
+  step.flags = kFlagImmediate;
+  all.push_back(step);
+  Instruction loop = control(Opcode::kLoop, kCounter, 0);
+  loop.target = begin + 2;
+  all.push_back(loop);
+  // Done when the engine has done something behind it.
+  Instruction last = legal_instruction(Opcode::kMemset, engine, target_);
+  all.push_back(last);
+  return all;
+}
+
 Program RandomProgram::legal_program(int instructions, Generation target) {
   Program p;
   p.name = "random legal program";
@@ -386,6 +431,15 @@ Program RandomProgram::legal_program(int instructions, Generation target) {
       done += i.sync.update_value;
       stream.push_back(i);
     };
+    if (chance(5)) {
+      const Engine looping = chance(50) ? Engine::kVector : Engine::kGpSimd;
+      auto& stream = p.streams[static_cast<int>(looping)];
+      std::vector<Instruction> loop = legal_loop(looping, static_cast<uint32_t>(stream.size()));
+      loop[0].sync.num_waits = 1;
+      loop[0].sync.waits[0].value = done;
+      for (size_t k = 0; k + 1 < loop.size(); ++k) stream.push_back(loop[k]);
+      add(loop.back());
+    }
     Instruction i = legal_instruction(opcode, engine, target);
     if (opcode == Opcode::kLoadStationary || opcode == Opcode::kLoadStationaryMx) loaded = opcode;
     if (opcode == Opcode::kTranspose && engine == Engine::kTensor) loaded = Opcode::kCount;

@@ -24,6 +24,8 @@ class RandomProgram {
   // A legal, race-free program: `instructions` of all kinds spread over the engines, each waiting for the one
   // before it. Reads memory nobody wrote; indirect DMA skips what is out of bounds.
   Program legal_program(int instructions, Generation target = Generation::kTrn2);
+  // SBUF tiles of legal programs lie in the first `bytes` of each partition, where they fit.
+  void set_sbuf_window(int64_t bytes) { sbuf_window_ = bytes; }
 
   uint64_t below(uint64_t n) { return random_() % n; }
   bool chance(int percent) { return below(100) < static_cast<uint64_t>(percent); }
@@ -53,11 +55,13 @@ class RandomProgram {
   void legal_shaped(Instruction& i);
   void legal_dma(Instruction& i);
   void legal_control(Instruction& i);
+  std::vector<Instruction> legal_loop(Engine engine, uint32_t begin);
 
   std::mt19937_64 random_;
   Generation target_ = Generation::kTrn2;
   Shape stationary_;
   Dtype stationary_dtype_ = Dtype::kBF16;
+  int64_t sbuf_window_ = INT64_MAX;
 };
 
 }  // namespace trnsim::isa

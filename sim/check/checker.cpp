@@ -110,6 +110,7 @@ Options options_of(const config::Config& config) {
   o.accumulates_anything = generation && *generation >= isa::Generation::kTrn3;
   o.one_bank = generation && isa::limits(*generation).matmul_output_in_one_bank;
   o.ring_transfers = config.dma.queue_depth;
+  o.instruction_budget = static_cast<uint64_t>(config.sequencer.instruction_budget);
   return o;
 }
 
@@ -146,13 +147,14 @@ bool Checker::moves_on(Engine engine, uint32_t index, const chip::RegisterView& 
   Progress& p = progress_[static_cast<size_t>(engine)];
   const bool backward = index <= p.last_index && p.instructions > 0;
   p.last_index = index;
-  if (++p.instructions > options_.instruction_budget) {
+  if (++p.instructions > options_.instruction_budget && backward) {
     Epoch self;
     self.engine = static_cast<uint8_t>(engine);
     self.index = index;
     stop_reason_ = "user error: endless loop: " + label(self) + " is still running after " +
                    std::to_string(options_.instruction_budget) +
-                   " instructions of its stream, the budget; check the loop count";
+                   " instructions of its stream, the budget; check the loop count, or raise the budget "
+                   "(sequencer.instruction_budget)";
     stopped_ = true;
     return false;
   }

@@ -31,12 +31,12 @@
 namespace trnsim::check {
 
 struct Options {
-  int64_t sbuf_bytes = 0, psum_bytes = 0;  // per partition
-  bool accumulates_anything = false;       // PSUM accumulation on data that no matmul wrote is defined
-  bool one_bank = true;                    // a matmul result lies in one PSUM bank
-  int64_t ring_transfers = 0;              // that a queue of prebuilt descriptors holds
-  uint64_t instruction_budget = uint64_t{1} << 32;  // of one engine
-  std::vector<TensorPlace> tensors;                 // which tensors share memory
+  int64_t sbuf_bytes = 0, psum_bytes = 0;    // per partition
+  bool accumulates_anything = false;         // PSUM accumulation on data that no matmul wrote is defined
+  bool one_bank = true;                      // a matmul result lies in one PSUM bank
+  int64_t ring_transfers = 0;                // that a queue of prebuilt descriptors holds
+  uint64_t instruction_budget = UINT64_MAX;  // of one engine
+  std::vector<TensorPlace> tensors;          // which tensors share memory
 };
 Options options_of(const config::Config& config);
 

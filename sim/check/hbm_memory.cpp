@@ -9,7 +9,7 @@ namespace trnsim::check {
 HbmMemory::HbmMemory(const isa::Program& program, const std::vector<TensorPlace>& places, Finds* finds)
     : places_(places), finds_(finds) {
   const size_t tensors = program.tensors.size();
-  for (size_t t = places_.size(); t < tensors; ++t) places_.push_back({static_cast<uint32_t>(t), 0});
+  for (size_t t = places_.size(); t < tensors; ++t) places_.push_back({static_cast<uint32_t>(t), 0, 0});
   for (const TensorPlace& p : places_) {
     if (p.group >= groups_.size()) groups_.resize(p.group + size_t{1});
   }
@@ -17,6 +17,8 @@ HbmMemory::HbmMemory(const isa::Program& program, const std::vector<TensorPlace>
     const isa::TensorKind kind = program.tensors[t].kind;
     if (kind == isa::TensorKind::kInput || kind == isa::TensorKind::kConstant)
       groups_[places_[t].group].has_input = true;
+    const auto& [group, base, values] = places_[t];
+    if (values > 0) initialise(groups_[group], base, base + values);
   }
   for (size_t e = 0; e < program.streams.size(); ++e) {
     for (const isa::Instruction& i : program.streams[e]) {
@@ -72,29 +74,30 @@ void HbmMemory::tidy(Group& g, const Order& order) const {
   g.tidy_at = std::max<size_t>(32, 2 * g.records.size());
 }
 
+void HbmMemory::initialise(Group& g, int64_t lo, int64_t hi) {
+  auto it = g.initialised.upper_bound(lo);
+  if (it != g.initialised.begin()) {
+    auto before = std::prev(it);
+    if (before->second >= hi) return;
+    if (before->second >= lo) {
+      lo = before->first;
+      it = before;
+    }
+  }
+  while (it != g.initialised.end() && it->first <= hi) {
+    hi = std::max(hi, it->second);
+    it = g.initialised.erase(it);
+  }
+  g.initialised.emplace_hint(it, lo, hi);
+}
+
 void HbmMemory::initialise(Group& g, const Access& a, int64_t move) {
-  const auto add = [&](int64_t lo, int64_t hi) {
-    auto it = g.initialised.upper_bound(lo);
-    if (it != g.initialised.begin()) {
-      auto before = std::prev(it);
-      if (before->second >= hi) return;
-      if (before->second >= lo) {
-        lo = before->first;
-        it = before;
-      }
-    }
-    while (it != g.initialised.end() && it->first <= hi) {
-      hi = std::max(hi, it->second);
-      it = g.initialised.erase(it);
-    }
-    g.initialised.emplace_hint(it, lo, hi);
-  };
   const Region& r = a.operand->region;
   // Which rows an index picks is not known here; that all of them get written is the program's business.
   if (a.operand->indexed) {
-    add(r.lo + move, r.lo + move + r.span);
+    initialise(g, r.lo + move, r.lo + move + r.span);
   } else {
-    for_each_run(r, move, add);
+    for_each_run(r, move, [&](int64_t lo, int64_t hi) { initialise(g, lo, hi); });
   }
 }
 

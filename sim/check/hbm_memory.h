@@ -18,6 +18,7 @@ namespace trnsim::check {
 struct TensorPlace {
   uint32_t group = 0;
   int64_t base = 0;
+  int64_t initialised = 0;  // leading bytes that hold values before the program runs
 };
 
 class HbmMemory {
@@ -45,6 +46,7 @@ class HbmMemory {
 
   void tidy(Group& g, const Order& order) const;
   void initialise(Group& g, const Access& a, int64_t move);
+  static void initialise(Group& g, int64_t lo, int64_t hi);
   void check_initialised(const Group& g, const Access& a, int64_t move, int64_t base);
 
   std::vector<TensorPlace> places_;

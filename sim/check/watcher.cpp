@@ -25,28 +25,32 @@ std::vector<TensorPlace> places_of(const std::vector<chip::TensorInfo>& tensors,
   };
   std::vector<Span> spans;
   std::vector<TensorPlace> places(tensors.size());
+  const auto written = [&](uint32_t t) {
+    const auto kind = static_cast<isa::TensorKind>(tensors[t].kind);
+    return kind == isa::TensorKind::kOutput || kind == isa::TensorKind::kScratch;
+  };
   for (uint32_t t = 0; t < tensors.size(); ++t) {
-    places[t] = {t, 0};
+    places[t] = {t, 0, 0};
+    if (written(t))
+      places[t].initialised = static_cast<int64_t>(std::min(bindings[t].initialised, bindings[t].bytes));
     const chip::Binding& b = bindings[t];
     const uint64_t at = b.data != nullptr ? reinterpret_cast<uint64_t>(b.data) : b.device_address;
     if (at != 0 && tensors[t].bytes > 0) spans.push_back({at, at + tensors[t].bytes, t});
   }
   std::sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) { return a.begin < b.begin; });
-  const auto written = [&](const Span& s) {
-    const auto kind = static_cast<isa::TensorKind>(tensors[s.tensor].kind);
-    return kind == isa::TensorKind::kOutput || kind == isa::TensorKind::kScratch;
-  };
   for (size_t first = 0; first < spans.size();) {
     uint64_t end = spans[first].end;
-    bool any_written = written(spans[first]);
+    bool any_written = written(spans[first].tensor);
     size_t last = first + 1;
     for (; last < spans.size() && spans[last].begin < end; ++last) {
       end = std::max(end, spans[last].end);
-      any_written = any_written || written(spans[last]);
+      any_written = any_written || written(spans[last].tensor);
     }
-    for (size_t s = first; any_written && s < last; ++s)
-      places[spans[s].tensor] = {spans[first].tensor,
-                                 static_cast<int64_t>(spans[s].begin - spans[first].begin)};
+    for (size_t s = first; any_written && s < last; ++s) {
+      TensorPlace& place = places[spans[s].tensor];
+      place.group = spans[first].tensor;
+      place.base = static_cast<int64_t>(spans[s].begin - spans[first].begin);
+    }
     first = last;
   }
   return places;
@@ -89,11 +93,13 @@ class CheckWatcher : public chip::Watcher {
 
   uint64_t arrangement(const std::vector<chip::TensorInfo>& tensors,
                        const std::vector<chip::Binding>& bindings) const override {
-    uint64_t hash = 0;  // of tensors that are alone
+    uint64_t hash = 0;  // of tensors that are alone and hold nothing
     const auto places = places_of(tensors, bindings);
     for (uint64_t t = 0; t < places.size(); ++t) {
-      if (places[t].group == t && places[t].base == 0) continue;
-      for (const uint64_t v : {t, uint64_t{places[t].group}, static_cast<uint64_t>(places[t].base)})
+      const TensorPlace& place = places[t];
+      if (place.group == t && place.base == 0 && place.initialised == 0) continue;
+      for (const uint64_t v : {t, uint64_t{place.group}, static_cast<uint64_t>(place.base),
+                               static_cast<uint64_t>(place.initialised)})
         hash = (hash ^ v) * 0x9e3779b97f4a7c15u + 1;
     }
     return hash;

@@ -104,7 +104,8 @@ class SimulatedDevice : public Device {
     if (prepared == nullptr) return result;
     CoreState& state = cores_[static_cast<size_t>(core)];
     std::lock_guard<std::mutex> lock(state.mutex);
-    const exec::Status status = exec::run(state.core(sizes_, config_), *prepared, hbm_of(bindings));
+    const exec::Status status = exec::run(state.core(sizes_, config_), *prepared, hbm_of(bindings),
+                                          static_cast<uint64_t>(config_.sequencer.instruction_budget));
     if (!status.ok()) {
       result.status = status_of(status.kind);
       result.message = status.message;
@@ -117,7 +118,7 @@ class SimulatedDevice : public Device {
     if (core < 0 || static_cast<size_t>(core) >= cores_.size()) return;
     CoreState& state = cores_[static_cast<size_t>(core)];
     std::lock_guard<std::mutex> lock(state.mutex);
-    state.memory.reset();  // poisoned again on the next launch
+    if (state.memory != nullptr) state.memory->reset();
   }
 
   void set_memo(bool enabled) override { memo_.store(enabled); }

@@ -30,6 +30,8 @@ struct Binding {
   std::byte* data = nullptr;
   uint64_t bytes = 0;
   uint64_t device_address = 0;
+  // Leading bytes that the host or an earlier launch has written; of interest where a program reads its own output.
+  uint64_t initialised = 0;
 };
 
 struct EngineStats {
@@ -120,7 +122,7 @@ class WatchedRun {
 class Watcher {
  public:
   virtual ~Watcher() = default;
-  // Equal for launches whose tensors share memory in the same way.
+  // Equal for launches whose tensors share memory in the same way and hold values as far.
   virtual uint64_t arrangement(const std::vector<TensorInfo>& tensors,
                                const std::vector<Binding>& bindings) const = 0;
   virtual std::unique_ptr<WatchedRun> watch(const isa::Program& program,

@@ -198,14 +198,22 @@ Ps DmaEngines::next_ready(const EngineState& e, Ps from) const {
 // `at` is the time of the action; `now` the time up to which everything else is known.
 void DmaEngines::serve(size_t engine, Ps at, Ps now) {
   EngineState& e = engines_[engine];
-  // Occupied queues in turn, from the one after the last served.
+  // Occupied queues in turn, from the one after the last served. Of transfers in several traffic classes the most
+  // urgent go first.
+  unsigned urgent = 0xff;
+  if (core_.program->traffic_classes) {
+    for (unsigned q = e.occupied; q != 0; q &= q - 1) {
+      const Node& node = nodes_[e.head[static_cast<size_t>(__builtin_ctz(q))]];
+      if (node.ready <= at) urgent = std::min<unsigned>(urgent, transfers_[node.transfer].op->priority);
+    }
+  }
   const unsigned first = static_cast<unsigned>(e.last_queue) + 1;
   const unsigned both = e.occupied | static_cast<unsigned>(e.occupied) << isa::kNumDmaQueues;
   for (unsigned turn = (both >> first) & ((1u << isa::kNumDmaQueues) - 1); turn != 0; turn &= turn - 1) {
     const unsigned q = (first + static_cast<unsigned>(__builtin_ctz(turn))) % isa::kNumDmaQueues;
     const int32_t n = e.head[q];
     Node& node = nodes_[n];
-    if (node.ready > at) continue;
+    if (node.ready > at || transfers_[node.transfer].op->priority > urgent) continue;
     e.last_queue = static_cast<int>(q);
     const bool last = --node.packets_left == 0;
     const cost::DmaJob& job = *node.job;

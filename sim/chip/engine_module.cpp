@@ -11,11 +11,6 @@ namespace trnsim::chip {
 using isa::Engine;
 using Status = LaunchResult::Status;
 
-namespace {
-constexpr int64_t kInstructionLimit = int64_t{1}
-                                      << 36;  // of one engine: an endless loop must not run for ever
-}
-
 EngineModule::EngineModule(const sc_core::sc_module_name& name, CoreModule& core, Engine engine)
     : sc_module(name), core_(core), engine_(engine), number_(static_cast<int>(engine)) {}
 
@@ -25,14 +20,16 @@ void EngineModule::start_run() {
   pc_ = 0;
   phase_ = Phase::kDispatch;
   jumped_ = false;
-  resume_ = start_ = free_ = result_ = load_free_ = weights_ready_ = matmul_start_ = last_end_ = busy_ = 0;
+  resume_ = start_ = free_ = result_ = load_free_ = last_end_ = busy_ = 0;
+  array_.reset();
   result_index_ = UINT32_MAX;
   table_set_ = -1;
   pe_clock_.reset(*core_.config);
   instructions_ = 0;
   registers_.fill(0);
   unknown_registers_ = 0;
-  halted_ = stream_->ops[0].kind == OpKind::kHalt && stream_->ops[0].num_waits == 0;
+  const TimedOp& first = stream_->ops[0];
+  halted_ = first.kind == OpKind::kHalt && first.num_waits == 0 && first.update == isa::SemOp::kNone;
   if (!halted_) core_.notify(number_, 0);
 }
 
@@ -177,9 +174,10 @@ Ps EngineModule::compute(const TimedOp& op, Ps ready, Ps now) {
 }
 
 Ps EngineModule::weight_load(const TimedOp& op, Ps ready) {
-  const Ps start = std::max(ready, load_free_);
+  const Ps start = std::max({ready, load_free_, array_.at(op.cells).swapped});
   if (!begin()) return kNever;
-  load_free_ = weights_ready_ = start + op.issue;
+  load_free_ = start + op.issue;
+  array_.loaded(op.cells, load_free_);
   const Ps end = start + op.latency + pe_clock_.idle_cycles(start, op.value);
   return finish(op, start, end, ready);
 }
@@ -189,14 +187,16 @@ Ps EngineModule::matmul(const TimedOp& op, Ps ready, Ps now) {
   if (phase_ != Phase::kAcquire) {
     if (op.kind == OpKind::kPeTranspose) {
       // The load half goes to the second weight buffer behind the pass before.
-      const Ps load = std::max(ready, load_free_);
-      load_free_ = weights_ready_ = load + op.issue;
+      const Ps load = std::max({ready, load_free_, array_.at(op.cells).swapped});
+      load_free_ = load + op.issue;
+      array_.loaded(op.cells, load_free_);
       if (core_.observer != nullptr) {
         const Ps end = load + op.latency + pe_clock_.idle_cycles(load, op.shift_cycles);
         core_.observer->span(engine_, pc_, 1, load, end);
       }
     }
-    start = std::max({ready, free_, weights_ready_});
+    const PeArray::Cell cell = array_.at(op.cells);
+    start = std::max({ready, cell.free, cell.weights_ready});
   }
   Ps retry = 0;
   if (!acquire(op, start, now, &retry)) return retry;
@@ -210,10 +210,9 @@ Ps EngineModule::matmul(const TimedOp& op, Ps ready, Ps now) {
     end = stream_end + program_->fill_fixed + pe_clock_.idle_cycles(stream_end, program_->fill_cycles);
     if (core_.observer != nullptr && op.passes > 1) core_.observer->span(engine_, pc_, p, pass_start, end);
   }
-  busy_ += at - start;
-  free_ = at;
-  matmul_start_ = start;
-  load_free_ = std::max(load_free_, start);  // the buffers swap when the pass begins
+  if (at > free_) busy_ += at - std::max(start, free_);  // tiles overlap
+  free_ = std::max(free_, at);
+  array_.streamed(op.cells, start, at);  // the weight buffers swap when the pass begins
   return finish(op, start, end, now);
 }
 
@@ -281,13 +280,9 @@ Ps EngineModule::control(const TimedOp& op, Ps now) {
   if (op.kind == OpKind::kHalt) {
     halted_ = true;
     last_end_ = std::max(last_end_, now);
+    if (op.update != isa::SemOp::kNone)
+      core_.semaphores.update(op.update_semaphore, op.update, op.update_value, now + program_->visible, now);
     if (pc_ < program_->source->streams[static_cast<size_t>(number_)].size()) ++instructions_;
-    return kNever;
-  }
-  if (instructions_ >= kInstructionLimit) {
-    core_.fail(Status::kHang, "user error: " + isa::instruction_label(*program_->source, engine_, pc_) +
-                                  " is still looping after " + std::to_string(kInstructionLimit) +
-                                  " instructions; check the loop count");
     return kNever;
   }
   const auto set = [&](int64_t value, bool known) {
@@ -340,6 +335,14 @@ Ps EngineModule::control(const TimedOp& op, Ps now) {
     }
     default:  // kSemaphore
       break;
+  }
+  if (taken && op.target <= here && instructions_ >= core_.config->sequencer.instruction_budget) {
+    core_.fail(Status::kHang,
+               "user error: endless loop: " + isa::instruction_label(*program_->source, engine_, here) +
+                   " still jumps back after " + std::to_string(instructions_) +
+                   " instructions of its stream; check the loop count, or raise the budget "
+                   "(sequencer.instruction_budget)");
+    return kNever;
   }
   // The prefetcher holds the stream around the program counter; a longer jump starts it anew.
   if (taken && std::abs(static_cast<int64_t>(op.target) - here) > program_->fetch_window)

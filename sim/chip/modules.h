@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "sim/chip/observer.h"
+#include "sim/chip/pe_array.h"
 #include "sim/chip/simulator.h"
 #include "sim/chip/timed_program.h"
 
@@ -223,10 +224,11 @@ class EngineModule : public sc_core::sc_module {
   bool jumped_ = false;
   bool track_ranges_ = false;
   Ps resume_ = 0, start_ = 0;
-  Ps free_ = 0;    // datapath (tensor: array)
+  Ps free_ = 0;    // datapath (tensor: the last of the tiles)
   Ps result_ = 0;  // end of the newest compute instruction
   uint32_t result_index_ = UINT32_MAX;
-  Ps load_free_ = 0, weights_ready_ = 0, matmul_start_ = 0;
+  Ps load_free_ = 0;  // the path of weight loads
+  PeArray array_;
   int table_set_ = -1;
   cost::PeClock pe_clock_;
   Ps last_end_ = 0, busy_ = 0;

@@ -265,6 +265,91 @@ isa::Program long_loop(int iterations) {
   return p;
 }
 
+isa::Program decode_loop(int steps) {
+  constexpr uint8_t kLeft = 0, kStep = 1, kTransfers = 2, kBuffer = 3, kAddress = 4;
+  constexpr int64_t kTileBytes = 128 * 128 * 2, kWeightBytes = 1 << 24, kBufferBytes = 256,
+                    kRowBytes = 128 * 4;
+  constexpr int kLoads = 0, kStores = 1;
+  std::vector<Instruction> all;
+  // The body runs `steps` times; every register gets its step's value from the one before.
+  struct Update {
+    uint8_t reg;
+    isa::AluOp op;
+    int64_t imm;
+  };
+  const auto loop = [&](Engine engine, const std::vector<Instruction>& body,
+                        const std::vector<Update>& updates) {
+    const auto control = [&](Opcode opcode, uint8_t reg, int64_t imm) {
+      Instruction i = make(opcode, engine);
+      i.reg_dst = i.reg_a = reg;
+      i.imm = imm;
+      all.push_back(i);
+      return all.size() - 1;
+    };
+    control(Opcode::kRegMove, kLeft, steps);
+    uint32_t begin = 1;
+    for (const uint8_t r : {kStep, kTransfers, kBuffer, kAddress}) {
+      control(Opcode::kRegMove, r, 0);
+      ++begin;
+    }
+    all.insert(all.end(), body.begin(), body.end());
+    for (const Update& u : updates) {
+      Instruction& i = all[control(Opcode::kRegAlu, u.reg, u.imm)];
+      i.op0 = u.op;
+      i.flags = isa::kFlagImmediate;
+    }
+    all[control(Opcode::kLoop, kLeft, 0)].target = begin;
+  };
+  // Waits for the `ahead`-th event after those of the steps before.
+  const auto wait_step = [](Instruction& i, int semaphore, int ahead, uint8_t reg) {
+    wait(i, semaphore, ahead);
+    i.sync.waits[i.sync.num_waits - 1].value_register = reg;
+  };
+  const int tensor = counter_of(Engine::kTensor), vector = counter_of(Engine::kVector),
+            scalar = counter_of(Engine::kScalar);
+  const Update step{kStep, isa::AluOp::kAdd, 1}, transfers{kTransfers, isa::AluOp::kAdd, 16},
+      buffer{kBuffer, isa::AluOp::kBitXor, kBufferBytes};
+
+  Access weights = sbuf(128, Dtype::kBF16), tile = hbm(0, 128 * 128, Dtype::kBF16);
+  weights.address_register = kBuffer;
+  tile.address_register = kAddress;
+  Instruction load = dma_copy(Engine::kSync, weights, tile, DgeMode::kHardware, kLoads);
+  wait_step(load, tensor, -1, kStep);  // the product of two steps ago has read the buffer
+  loop(Engine::kSync, {signal(load, queue_counter(kLoads))},
+       {step,
+        buffer,
+        {kAddress, isa::AluOp::kAdd, kTileBytes},
+        {kAddress, isa::AluOp::kBitAnd, kWeightBytes - 1}});
+
+  Instruction stationary = load_stationary(weights);
+  wait_step(stationary, queue_counter(kLoads), 16, kTransfers);
+  Instruction product = multiply(psum(64), sbuf(64, Dtype::kBF16, 4096));
+  wait_step(product, scalar, 0, kStep);
+  loop(Engine::kTensor, {stationary, signal(product, tensor)}, {step, transfers, buffer});
+
+  Instruction activate = activation(sbuf(64, Dtype::kF32, 8192), psum(64), ActFunc::kExp);
+  wait_step(activate, tensor, 1, kStep);
+  wait_step(activate, vector, 0, kStep);
+  loop(Engine::kScalar, {signal(activate, scalar)}, {step});
+
+  Instruction add =
+      tensor_tensor(sbuf(64, Dtype::kF32, 12288), sbuf(64, Dtype::kF32, 8192), sbuf(64, Dtype::kF32, 16384));
+  wait_step(add, scalar, 1, kStep);
+  wait_step(add, queue_counter(kStores), 0, kTransfers);
+  loop(Engine::kVector, {signal(add, vector)}, {step, transfers});
+
+  Access row = hbm(1, 128);
+  row.address_register = kAddress;
+  Instruction append = dma_copy(Engine::kGpSimd, row, sbuf(1, Dtype::kF32, 12288), DgeMode::kStatic, kStores);
+  wait_step(append, vector, 1, kStep);
+  loop(Engine::kGpSimd, {signal(append, queue_counter(kStores))},
+       {step, {kAddress, isa::AluOp::kAdd, kRowBytes}, {kAddress, isa::AluOp::kBitAnd, (1 << 20) - 1}});
+  isa::Program p = program(all, {kWeightBytes, 1 << 20});
+  p.tensors[1].kind = isa::TensorKind::kOutput;
+  p.name = "decode_loop";
+  return p;
+}
+
 std::vector<isa::Program> standard_programs() {
   std::vector<isa::Program> out;
   out.push_back(matmul_pipeline(12, Dtype::kF32));

@@ -48,6 +48,9 @@ isa::Program compute_chain(int instructions_per_engine);
 // A loop of copies, additions and transfers whose queue is full most of the time: any number of instructions from a
 // stream of a few.
 isa::Program long_loop(int iterations);
+// Token generation as one loop: a step loads a tile of weights, multiplies one column block by it, activates, adds and
+// appends a row to a cache in HBM. The engines wait for each other with counts and addresses from registers.
+isa::Program decode_loop(int steps);
 
 // One instruction of the row for `engine` with n (a multiple of 32, at least 64) elements per partition, n
 // columns or n elements in HBM rows, fp32 in SBUF where the row leaves a choice; and what has to come before it (a

@@ -4,6 +4,7 @@
 
 #include "isa/names.h"
 #include "isa/table.h"
+#include "sim/chip/pe_array.h"
 
 namespace trnsim::chip {
 namespace {
@@ -158,6 +159,7 @@ TimedOp timed_op(const Instruction& i, const config::Config& c, TransferTable* t
       op.issue = k.occupancy;
       op.latency = k.fixed;
       op.value = k.shift_cycles;
+      op.cells = cells_of(i.tile);
       break;
     }
     case OpKind::kMatmul:
@@ -166,6 +168,7 @@ TimedOp timed_op(const Instruction& i, const config::Config& c, TransferTable* t
       op.passes = static_cast<uint8_t>(k.passes);
       op.value = k.cycles;
       op.rows = static_cast<uint8_t>(k.rows);
+      op.cells = cells_of(i.tile);
       op.psum_banks = k.psum_banks;
       op.stream = cost::ps_of_cycles(static_cast<double>(k.cycles * k.passes), c.tensor.clock_ghz);
       if (op.kind == OpKind::kPeTranspose) {
@@ -181,6 +184,8 @@ TimedOp timed_op(const Instruction& i, const config::Config& c, TransferTable* t
       op.issue = out->transfers[op.dma].trigger;
       op.latency = out->transfers[op.dma].first_packet;
       op.queue = i.queue;
+      op.priority = i.priority;
+      out->traffic_classes |= i.priority != 0;
       // A queue always adds its completion increment: one per engine of the full set.
       if (op.update == isa::SemOp::kAdd) op.update_value = isa::kDmaCompletionIncrement;
       break;

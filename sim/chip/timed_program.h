@@ -49,6 +49,8 @@ struct TimedOp {
   uint8_t passes = 1;
   uint8_t rows = 0;
   uint8_t queue = 0;
+  uint8_t priority = 0;       // DMA: traffic class
+  uint16_t cells = 0xffff;    // of the systolic array
   uint16_t shift_cycles = 0;  // weight load inside a transpose
   int32_t update_value = 0;
   uint32_t target = 0;
@@ -98,6 +100,7 @@ struct TimedProgram {
   int64_t fetch_window = 0;  // instructions
   int dma_engines = 0, queue_depth = 0;
   Ps dma_lookahead = 0;               // least time from a trigger to anything the DMA engines do for it
+  bool traffic_classes = false;       // transfers differ in priority
   bool unresolved_registers = false;  // some register is loaded from memory
 };
 

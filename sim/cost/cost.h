@@ -73,8 +73,9 @@ class PeClock {
   PeClock() = default;
   void reset(const config::Config& c);
 
-  // Streams `cycles` from `start` on; `rows` of 128 rows are active. Returns the end. Starts must not
-  // decrease.
+  // Streams `cycles` from `start` on; `rows` of 128 rows are active. Returns the end. Starts must not decrease, but
+  // runs may overlap (tiles of the array): the clock of a window is decided by the runs that are known when the first
+  // of them leaves it.
   Ps run(Ps start, int64_t cycles, int rows);
   // Time of `cycles` at the clock that holds at `at`, without counting as activity.
   Ps idle_cycles(Ps at, int64_t cycles);
@@ -85,13 +86,16 @@ class PeClock {
   void advance_to(Ps at);
   void next_window();
 
+  // Of the window before the present one, where a run on another tile has gone ahead.
+  double per_cycle_before() const { return full_before_ ? full_ps_ : cold_ps_; }
+
   double full_ps_ = 0, cold_ps_ = 0;  // per cycle
   Ps window_ = 0;
   Ps window_end_ = 0;
   double full_activity_ = 1;
   int64_t raise_ = 0, drop_ = 0;  // activity thresholds, cycles x rows
   int64_t activity_ = 0, last_activity_ = 0;
-  bool full_ = false;
+  bool full_ = false, full_before_ = false;
 };
 
 // ---- DMA ----

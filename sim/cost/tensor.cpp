@@ -78,10 +78,11 @@ void PeClock::reset(const config::Config& c) {
   raise_ = static_cast<int64_t>(std::ceil(t.governor_threshold * full_activity_));
   drop_ = static_cast<int64_t>(std::ceil(t.governor_drop_threshold * full_activity_));
   activity_ = last_activity_ = 0;
-  full_ = raise_ <= 0;
+  full_ = full_before_ = raise_ <= 0;
 }
 
 void PeClock::next_window() {
+  full_before_ = full_;
   full_ = activity_ >= (full_ ? drop_ : raise_);
   last_activity_ = activity_;
   activity_ = 0;
@@ -95,7 +96,7 @@ void PeClock::advance_to(Ps at) {
   next_window();  // an idle window
   const Ps idle = (at - window_end_) / window_;
   if (idle > 0) {
-    full_ = full_ ? drop_ <= 0 : raise_ <= 0;
+    full_ = full_before_ = full_ ? drop_ <= 0 : raise_ <= 0;
     window_end_ += idle * window_;
   }
   while (at >= window_end_) next_window();
@@ -103,18 +104,24 @@ void PeClock::advance_to(Ps at) {
 
 bool PeClock::full_at(Ps at) {
   advance_to(at);
-  return full_;
+  return at < window_end_ - window_ ? full_before_ : full_;
 }
 
 Ps PeClock::idle_cycles(Ps at, int64_t cycles) {
-  advance_to(at);
-  return static_cast<Ps>(static_cast<double>(cycles) * (full_ ? full_ps_ : cold_ps_) + 0.5);
+  return static_cast<Ps>(static_cast<double>(cycles) * (full_at(at) ? full_ps_ : cold_ps_) + 0.5);
 }
 
 Ps PeClock::run(Ps start, int64_t cycles, int rows) {
   advance_to(start);
   Ps at = start;
   double left = static_cast<double>(cycles);
+  const Ps window_begin = window_end_ - window_;
+  if (start < window_begin) {
+    const Ps end = start + static_cast<Ps>(left * per_cycle_before() + 0.5);
+    if (end <= window_begin) return end;
+    left = std::max(0.0, left - static_cast<double>(window_begin - start) / per_cycle_before());
+    at = window_begin;
+  }
   for (;;) {
     const double per_cycle = full_ ? full_ps_ : cold_ps_;
     const Ps end = at + static_cast<Ps>(left * per_cycle + 0.5);

@@ -97,7 +97,8 @@ std::shared_ptr<const PreparedProgram> prepare(const isa::Program& program, cons
 
 // Runs all five streams to their end, honouring semaphores (cleared first), control flow and program order
 // per stream; DMA takes effect at its trigger. Any race-free program gives the same values in any order.
-// Detects deadlock (kHang, names who waits for what) and more than `instruction_budget` instructions.
+// Detects deadlock (kHang, names who waits for what) and a stream that still jumps back after
+// `instruction_budget` instructions.
 Status run(Core& core, const PreparedProgram& program, const std::vector<HbmTensor>& hbm,
            uint64_t instruction_budget = UINT64_MAX);
 

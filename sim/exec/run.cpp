@@ -10,6 +10,7 @@ using isa::Opcode;
 struct Stream {
   const std::vector<Prepared>* code = nullptr;
   uint32_t pc = 0;
+  uint64_t executed = 0;
   bool done() const { return pc >= code->size(); }
 };
 
@@ -66,13 +67,12 @@ std::string hang_message(const Core::Impl& core, const std::array<Stream, isa::k
   return s;
 }
 
-// Runs a stream until it blocks, ends or the budget is spent. Returns the instructions executed.
-uint64_t advance(Context& c, Stream& stream, uint64_t budget) {
+// Runs a stream until it blocks or ends. Throws when it still jumps back after `budget` instructions.
+void advance(Context& c, Stream& stream, uint64_t budget) {
   Core::Impl& core = c.core;
   const std::vector<Prepared>& code = *stream.code;
   const auto size = static_cast<uint32_t>(code.size());
-  uint64_t executed = 0;
-  while (stream.pc < size && executed < budget) {
+  while (stream.pc < size) {
     const Prepared& p = code[stream.pc];
     if (p.sync.num_waits != 0 && !ready(core, p)) break;
     uint32_t next = stream.pc + 1;
@@ -100,11 +100,16 @@ uint64_t advance(Context& c, Stream& stream, uint64_t budget) {
       default:
         break;
     }
+    if (next <= stream.pc && stream.executed >= budget) {
+      throw Fault{Status::Kind::kHang, "user error: endless loop: " + c.where(p) +
+                                           " still jumps back after " + std::to_string(stream.executed) +
+                                           " instructions of its stream; check the loop count, or raise the "
+                                           "budget (sequencer.instruction_budget)"};
+    }
     if (p.sync.update != isa::SemOp::kNone) update(core, p);
     stream.pc = next;
-    ++executed;
+    ++stream.executed;
   }
-  return executed;
 }
 
 }  // namespace
@@ -163,26 +168,21 @@ Status run(Core& core, const PreparedProgram& program, const std::vector<HbmTens
   std::array<Stream, isa::kNumEngines> streams;
   for (size_t e = 0; e < streams.size(); ++e) streams[e].code = &program.streams[e];
   state.semaphores.fill(0);
+  for (auto& file : state.registers) file.fill(0);
   try {
     c.check_bindings(program.footprint, hbm);
     state.sbuf.ensure(program.footprint.sbuf_end);
     state.psum.ensure(program.footprint.psum_end);
-    uint64_t left = instruction_budget;
     for (;;) {
       bool progress = false, all_done = true;
       for (Stream& stream : streams) {
         if (stream.done()) continue;
-        const uint64_t executed = advance(c, stream, left);
-        left -= executed;
-        progress = progress || executed != 0;
+        const uint64_t before = stream.executed;
+        advance(c, stream, instruction_budget);
+        progress = progress || stream.executed != before;
         all_done = all_done && stream.done();
       }
       if (all_done) return {};
-      if (left == 0) {
-        return {Status::Kind::kHang, "program '" + program.info.name + "' is still running after " +
-                                         std::to_string(instruction_budget) +
-                                         " instructions (the given budget)"};
-      }
       if (!progress) return {Status::Kind::kHang, hang_message(state, streams, program)};
     }
   } catch (const Fault& f) {

@@ -38,6 +38,7 @@ void bind(Tensor* t, Storage* storage, uint64_t offset, uint64_t bytes, int vnc)
   t->bytes = bytes;
   t->vnc = vnc;
   t->completions.store(0, std::memory_order_relaxed);
+  t->initialised.store(0, std::memory_order_relaxed);
   if (storage == nullptr) {
     t->data = nullptr;
     t->device_address = 0;
@@ -180,6 +181,8 @@ NRT_STATUS nrt_tensor_allocate_slice(const nrt_tensor_t* source, size_t offset, 
   if (t == nullptr) return fail(NRT_RESOURCE, "user error: more than 16 million tensors are alive");
   from->storage->references.fetch_add(1, std::memory_order_relaxed);
   bind(t, from->storage, from->offset + offset, size, from->vnc);
+  const uint64_t known = from->initialised.load(std::memory_order_relaxed);
+  if (known > offset) t->written(0, std::min<uint64_t>(known - offset, size));
   *slice = publish(index);
   return NRT_SUCCESS;
 }
@@ -206,6 +209,7 @@ NRT_STATUS nrt_tensor_write(nrt_tensor_t* tensor, const void* buffer, size_t off
     return fail(NRT_INVALID, "user error: nrt_tensor_write: " + range_text(offset, size, t->bytes) +
                                  (buffer == nullptr ? " from NULL" : ""));
   if (size == 0) return NRT_SUCCESS;
+  t->written(offset, size);
   if (t->storage != nullptr && t->storage->on_device)
     return from_driver(g_runtime->driver->copy_in(t->storage->allocation, t->offset + offset, buffer, size));
   std::memcpy(t->data + offset, buffer, size);
@@ -256,6 +260,7 @@ NRT_STATUS nrt_tensor_copy(const nrt_tensor_t* source, size_t source_offset, nrt
                                  std::to_string(from->vnc) + " to core " + std::to_string(to->vnc) +
                                  "; device to device works on one core, go through the host");
   if (size == 0) return NRT_SUCCESS;
+  to->written(destination_offset, size);
   if (!has_values(*to)) return NRT_SUCCESS;
   if (!has_values(*from))
     std::memset(to->data + destination_offset, 0, size);
@@ -270,6 +275,7 @@ NRT_STATUS nrt_tensor_memset(nrt_tensor_t* tensor, uint64_t offset, int value, s
   if (t == nullptr) return bad_handle("nrt_tensor_memset", "tensor");
   if (!in_range(*t, offset, size))
     return fail(NRT_INVALID, "user error: nrt_tensor_memset: " + range_text(offset, size, t->bytes));
+  t->written(offset, size);
   if (size != 0 && has_values(*t)) std::memset(t->data + offset, value, size);
   return NRT_SUCCESS;
 }
@@ -291,6 +297,7 @@ NRT_STATUS nrt_tensor_attach_buffer(nrt_tensor_t* tensor, void* buffer, size_t s
   storage->bytes = size;
   if (t->storage != nullptr) drop_storage(t->storage);
   bind(t, storage.release(), 0, size, -1);  // NOLINT: owned by the tensor
+  t->written(0, size);                      // what the caller has put there is not known
   return NRT_SUCCESS;
 }
 

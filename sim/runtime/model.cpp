@@ -65,6 +65,7 @@ NRT_STATUS bind_ports(const Model& m, const std::vector<Port>& ports, const nrt_
     b.data = g_runtime->settings.mode == chip::Mode::kTime ? nullptr : t->data;
     b.bytes = t->bytes;
     b.device_address = t->device_address;
+    if (outputs) b.initialised = t->initialised.load(std::memory_order_relaxed);
   }
   return NRT_SUCCESS;
 }
@@ -78,7 +79,9 @@ void count_completions(const std::vector<Port>& ports, nrt_tensor_set_t* handle)
             ? &set->entries[i]
             : set->find(ports[i].hash, ports[i].name);
     Tensor* t = e == nullptr ? nullptr : tensors().get(e->tensor);
-    if (t != nullptr) t->completions.fetch_add(1, std::memory_order_release);
+    if (t == nullptr) continue;
+    t->written(0, ports[i].bytes);
+    t->completions.fetch_add(1, std::memory_order_release);
   }
 }
 

@@ -44,6 +44,12 @@ struct Tensor {
   uint64_t device_address = 0;
   int vnc = -1;  // -1: host
   std::atomic<uint64_t> completions{0};
+  // Leading bytes that were written through this handle, by the host or by a launch: what the checks know of it.
+  std::atomic<uint64_t> initialised{0};
+  void written(uint64_t from, uint64_t size) {
+    uint64_t known = initialised.load(std::memory_order_relaxed);
+    if (from <= known && from + size > known) initialised.store(from + size, std::memory_order_relaxed);
+  }
 };
 
 struct TensorSet {

@@ -8,6 +8,7 @@
 #include "sim/chip/simulator.h"
 #include "tests/cpp/catch.h"
 #include "tests/cpp/check/planted.h"
+#include "tests/cpp/check/strict.h"
 
 using namespace trnsim;
 using Status = chip::LaunchResult::Status;
@@ -111,6 +112,25 @@ TEST_CASE("The correct programs are clean") {
     CHECK(o.report.findings.empty());
     CHECK(o.report.unchecked.empty());
   }
+}
+
+TEST_CASE("An output that holds values may be read before the program writes it") {
+  const isa::Program program = planted::assemble("accumulate", R"(
+tensor "y" output fp32 [128, 64] 32768 bytes
+let A sbuf.fp32[0+128]@0{64:1}
+stream sync
+  dma_copy queue=0 dst=$A src0=hbm("y").fp32{8192:1} | then s16+=16
+  wait s1>=1 | dma_copy queue=0 dst=hbm("y").fp32{8192:1} src0=$A | then s16+=16
+stream vector
+  wait s16>=16 | tensor_scalar op0=multiply dst=$A src0=$A imm0=2 | then s1+=1
+)");
+  const auto launch = [&](const std::vector<uint64_t>& initialised) {
+    std::vector<std::byte> y(32768);
+    return check::testing::strict_error(program, {{y.data(), y.size()}}, initialised);
+  };
+  CHECK(launch({32768}) == "");
+  CHECK_THAT(launch({0}), ContainsSubstring("bytes 0-32767"));
+  CHECK_THAT(launch({32000}), ContainsSubstring("bytes 32000-32767"));
 }
 
 TEST_CASE("Every planted fault is found in the right words") {

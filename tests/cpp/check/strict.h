@@ -10,8 +10,10 @@
 
 namespace trnsim::check::testing {
 
-// Empty, or what the checks say. `hbm`: where the tensors lie, for in-place results.
-inline std::string strict_error(const isa::Program& program, const std::vector<exec::HbmTensor>& hbm) {
+// Empty, or what the checks say. `hbm`: where the tensors lie, for in-place results. `initialised`: how many bytes of
+// each hold values (outputs that the host has filled).
+inline std::string strict_error(const isa::Program& program, const std::vector<exec::HbmTensor>& hbm,
+                                const std::vector<uint64_t>& initialised = {}) {
   std::string message;
   const auto config = config::load(program.target, "", &message);
   if (!config) return message;
@@ -22,7 +24,8 @@ inline std::string strict_error(const isa::Program& program, const std::vector<e
   const auto loaded = device->load(bytes.data(), bytes.size(), &error);
   if (loaded == nullptr) return error.message;
   std::vector<chip::Binding> bindings;
-  for (const exec::HbmTensor& t : hbm) bindings.push_back({t.data, t.bytes, 0});
+  for (size_t t = 0; t < hbm.size(); ++t)
+    bindings.push_back({hbm[t].data, hbm[t].bytes, 0, t < initialised.size() ? initialised[t] : 0});
   const chip::LaunchResult result = device->launch(0, *loaded, bindings);
   return result.status == chip::LaunchResult::Status::kOk ? std::string() : result.message;
 }

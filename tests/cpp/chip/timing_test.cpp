@@ -2,6 +2,7 @@
 #include <sys/resource.h>
 
 #include "isa/random_program.h"
+#include "isa/validator.h"
 #include "sim/chip/probe_programs.h"
 #include "sim/chip/simulator.h"
 #include "sim/config/config.h"
@@ -222,6 +223,47 @@ TEST_CASE("Weight loads hide behind the running matmul") {
   CHECK(r.trace.pe_windows.back());
 }
 
+TEST_CASE("Products on tiles of the array that share no cell run side by side [5.1]") {
+  const auto c = trn2("tensor.governor_threshold=0");
+  const auto load = [](isa::PeTile t) {
+    Instruction i = load_stationary(sbuf(t.columns, Dtype::kBF16, 65536, t.rows, 1, t.row));
+    i.tile = t;
+    return i;
+  };
+  const auto product = [](isa::PeTile t, int bank) {
+    Instruction i = multiply(psum(512, Dtype::kF32, bank), sbuf(512, Dtype::kBF16, 4096, t.rows, 1, t.row));
+    i.tile = t;
+    return i;
+  };
+  const isa::PeTile top{0, 0, 64, 128}, bottom{64, 0, 64, 128}, left{0, 0, 128, 32}, right{0, 96, 128, 32};
+  const auto gap = [&](isa::PeTile a, isa::PeTile b) {
+    Run r(program({load(a), load(b), product(a, 0), product(b, 1)}), c);
+    return r.start(Engine::kTensor, 3) - r.start(Engine::kTensor, 2);
+  };
+  const Ps pass = cost::ps_of_cycles(518, 2.4);
+  CHECK(gap(top, bottom) == cost::ps(c.sequencer.dispatch_ns));
+  CHECK(gap(left, right) == cost::ps(c.sequencer.dispatch_ns));
+  CHECK(gap(top, top) == Approx(pass).margin(2));
+  CHECK(gap(top, left) == Approx(pass).margin(2));
+  // The whole array waits for every tile; its use is counted once.
+  Run r(program({load(top), load(bottom), product(top, 0), product(bottom, 1), product({}, 2)}), c);
+  CHECK(r.start(Engine::kTensor, 4) == Approx(r.start(Engine::kTensor, 3) + pass).margin(2));
+  const Ps busy = r.result.stats.engines[static_cast<size_t>(Engine::kTensor)].busy_ps;
+  CHECK(busy == Approx(2 * pass + cost::ps(c.sequencer.dispatch_ns)).margin(4));
+  // A load into one tile does not wait for the weights of another to be used.
+  Run loads(program({load(top), product(top, 0), load(top), load(bottom), product(bottom, 1)}), c);
+  CHECK(loads.start(Engine::kTensor, 4) < loads.start(Engine::kTensor, 1) + pass);
+}
+
+TEST_CASE("A run on a tile may begin in a window that another tile has left") {
+  const auto c = trn2();
+  cost::PeClock clock(c);
+  const Ps window = cost::ps_of_cycles(8192, 2.4);
+  const Ps first = clock.run(window - 1000, 1000, 64);  // at half clock, into the second window
+  CHECK(first > window);
+  CHECK(clock.run(window - 900, 1000, 64) == first + 100);
+}
+
 TEST_CASE("The governor follows the recorded windows of HM-01") {
   // Use of a window -> state of the next; the state decides the speed at which the use is reached.
   const auto c = trn2();
@@ -295,6 +337,25 @@ TEST_CASE("Queues share an engine in turns") {
   }
   CHECK(small > 0);
   CHECK(small < last / 4);
+}
+
+TEST_CASE("Of the packets that wait at a DMA engine the most urgent goes first") {
+  const auto complete = [](uint8_t others, uint8_t small) {
+    std::vector<Instruction> all;
+    for (int k = 0; k < 18; ++k) {
+      all.push_back(
+          dma_copy(Engine::kSync, sbuf(2048, Dtype::kF32), hbm(0, 128 * 2048), isa::DgeMode::kStatic, k % 6));
+      all.back().priority = others;
+    }
+    all.push_back(
+        dma_copy(Engine::kSync, sbuf(64, Dtype::kF32, 100000), hbm(0, 128 * 64), isa::DgeMode::kStatic, 9));
+    all.back().priority = small;
+    Run r(program(all, {1 << 21}), trn2());
+    return r.trace.transfers.back().complete;
+  };
+  CHECK(complete(0, 0) == complete(2, 2));
+  CHECK(complete(3, 0) < complete(0, 0));
+  CHECK(complete(0, 3) > complete(0, 0));
 }
 
 TEST_CASE("A full queue blocks the trigger until a slot is free") {
@@ -413,16 +474,31 @@ TEST_CASE("A jump beyond the prefetched stream restarts the fetch") {
 }
 
 TEST_CASE("A long loop runs in flat memory") {
-  const auto run = [](int iterations) {
-    const auto r = chip::run_timing(long_loop(iterations), trn2());
+  const auto run = [](const isa::Program& p) {
+    const auto r = chip::run_timing(p, trn2());
+    INFO(r.message);
     CHECK(r.status == Status::kOk);
-    CHECK(r.stats.instructions > int64_t{4} * iterations);
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
-    return usage.ru_maxrss;  // KiB
+    return std::pair(usage.ru_maxrss, r.stats.instructions);  // KiB
   };
-  const long before = run(1000);
-  CHECK(run(300000) - before < 2048);
+  const auto before = run(long_loop(1000)), after = run(long_loop(300000));
+  CHECK(after.second > 1200000);
+  CHECK(after.first - before.first < 2048);
+  const auto few = run(decode_loop(1000)), many = run(decode_loop(40000));
+  CHECK(many.second > 800000);
+  CHECK(many.second == Approx(40 * few.second).epsilon(0.01));
+  CHECK(many.first - few.first < 2048);
+}
+
+TEST_CASE("The decoding loop is a correct program") {
+  isa::Program p = decode_loop(40);
+  p.locations.push_back({});
+  for (const auto& d : isa::validate(p)) FAIL_CHECK(d.message);
+  // Unrolled in time: a step needs the product of the step before, so it is never shorter than that.
+  Run r(p, trn2());
+  CHECK(r.span(Engine::kTensor, 6, 39).start > r.span(Engine::kScalar, 5, 38).end);
+  CHECK(r.span(Engine::kVector, 5, 39).start > r.span(Engine::kScalar, 5, 39).end);
 }
 
 TEST_CASE("A longer program does not run ahead of its semaphores") {
@@ -434,6 +510,31 @@ TEST_CASE("A longer program does not run ahead of its semaphores") {
     CHECK(r.start(Engine::kScalar, k) >= r.end(Engine::kTensor, 2 * k + 1) + 11'600);
     CHECK(r.start(Engine::kVector, k) >= r.end(Engine::kScalar, k) + 11'600);
   }
+}
+
+TEST_CASE("A stream that jumps back after its budget of instructions counts as endless") {
+  Instruction move = halt(Engine::kSync), loop = move;
+  move.opcode = Opcode::kRegMove;
+  move.reg_dst = 1;
+  move.imm = 1000;
+  loop.opcode = Opcode::kLoop;
+  loop.reg_a = 1;
+  loop.target = 1;
+  const auto p = program({move, loop});
+  CHECK(chip::run_timing(p, trn2("sequencer.instruction_budget=1000")).status == Status::kOk);
+  const auto r = chip::run_timing(p, trn2("sequencer.instruction_budget=999"));
+  CHECK(r.status == Status::kHang);
+  CHECK_THAT(r.message, ContainsSubstring("Sync instruction 1"));
+  CHECK_THAT(r.message, ContainsSubstring("sequencer.instruction_budget"));
+}
+
+TEST_CASE("A halt updates its semaphore") {
+  Instruction last = halt(Engine::kSync);
+  signal(last, 3);
+  Instruction consumer = copy(Engine::kVector, sbuf(64, Dtype::kF32, 4096), sbuf(64));
+  wait(consumer, 3, 1);
+  Run r(program({last, consumer}), trn2());
+  CHECK(r.start(Engine::kVector, 0) == 35'100);
 }
 
 TEST_CASE("A loop that never ends in data-free control is found, not run for ever") {

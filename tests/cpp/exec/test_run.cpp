@@ -285,7 +285,9 @@ TEST_CASE("an endless loop ends with the instruction budget") {
   f.add(Engine::kVector, Opcode::kJump).target = 0;
   const exec::Status s = f.run(1000);
   CHECK(s.kind == exec::Status::Kind::kHang);
+  CHECK_THAT(s.message, ContainsSubstring("endless loop"));
   CHECK_THAT(s.message, ContainsSubstring("1000 instructions"));
+  CHECK_THAT(s.message, ContainsSubstring("sequencer.instruction_budget"));
 }
 
 TEST_CASE("what cannot be executed is refused when the program is prepared") {

@@ -7,6 +7,7 @@
 #include "isa/validator.h"
 #include "sim/exec/exec.h"
 #include "tests/cpp/catch.h"
+#include "tests/cpp/check/strict.h"
 #include "tests/cpp/compiler/reference.h"
 
 namespace trnsim::compiler::test {
@@ -34,6 +35,7 @@ View Rig::add(Buffer::Kind kind, Dtype dtype, std::vector<int64_t> sizes, std::v
     b.elements += (std::max<int64_t>(v.sizes[i], 1) - 1) * v.strides[i];
   list_.buffers.push_back(b);
   memory_.emplace_back(static_cast<size_t>(b.elements) * isa::dtype_bytes(dtype), std::byte{0x7f});
+  filled_.push_back(false);
   return v;
 }
 
@@ -59,6 +61,7 @@ int64_t Rig::byte_of(const View& v, int64_t flat) const {
 void Rig::write(const View& v, const std::vector<double>& values) {
   REQUIRE(static_cast<int64_t>(values.size()) == v.numel());
   auto& m = memory_[static_cast<size_t>(v.buffer)];
+  filled_[static_cast<size_t>(v.buffer)] = true;
   for (int64_t i = 0; i < v.numel(); ++i) {
     std::byte* p = m.data() + byte_of(v, i);
     const double x = values[static_cast<size_t>(i)];
@@ -124,9 +127,11 @@ std::string Rig::run_error(const Kernel& kernel) {
 
   std::vector<std::vector<std::byte>> scratch;
   std::vector<exec::HbmTensor> hbm;
+  std::vector<uint64_t> initialised;
   for (const isa::TensorDecl& t : program.tensors) {
     exec::HbmTensor h;
     h.bytes = t.bytes;
+    bool filled = false;
     if (t.name == "params") {
       h.data = reinterpret_cast<std::byte*>(params_.data());
     } else if (t.kind == isa::TensorKind::kInput || t.kind == isa::TensorKind::kOutput) {
@@ -134,7 +139,9 @@ std::string Rig::run_error(const Kernel& kernel) {
       const int index = std::stoi(t.name.substr(in ? 2 : 3));
       for (size_t b = 0; b < list_.buffers.size(); ++b) {
         const Buffer& buffer = list_.buffers[b];
-        if (buffer.index == index && (buffer.kind == Buffer::Kind::kInput) == in) h.data = memory_[b].data();
+        if (buffer.index != index || (buffer.kind == Buffer::Kind::kInput) != in) continue;
+        h.data = memory_[b].data();
+        filled = filled_[b];
       }
     } else {
       scratch.emplace_back(static_cast<size_t>(t.bytes), std::byte{0x7f});
@@ -144,7 +151,9 @@ std::string Rig::run_error(const Kernel& kernel) {
     }
     REQUIRE(h.data != nullptr);
     hbm.push_back(h);
+    initialised.push_back(filled ? h.bytes : 0);
   }
+  CHECK(check::testing::strict_error(program, hbm, initialised) == "");
   exec::Core core;
   exec::Status status;
   const auto prepared = exec::prepare(program, core.sizes(), &status);

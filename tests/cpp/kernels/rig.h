@@ -45,6 +45,7 @@ class Rig {
   std::mt19937 random_;
   KernelList list_;
   std::vector<std::vector<std::byte>> memory_;
+  std::vector<bool> filled_;  // by the test
   std::vector<int32_t> params_;
   int inputs_ = 0, outputs_ = 0;
   int64_t instructions_ = 0;

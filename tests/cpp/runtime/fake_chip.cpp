@@ -11,6 +11,7 @@ namespace trnsim::testing {
 std::atomic<int> launches{0};
 std::atomic<int> resets{0};
 std::atomic<int> null_bindings{0};
+std::atomic<uint64_t> output_initialised{0};
 std::atomic<int> launch_sleep_ms{0};
 
 namespace {
@@ -102,6 +103,7 @@ class Chip : public chip::Device {
     r.stats.dma_descriptors = 2;
     null_bindings = 0;
     for (const auto& b : bindings) null_bindings += b.data == nullptr ? 1 : 0;
+    output_initialised = bindings.empty() ? 0 : bindings.back().initialised;
     using S = chip::LaunchResult::Status;
     if (p.fail_ == "oob") r.status = S::kOutOfBounds;
     if (p.fail_ == "hang") r.status = S::kHang;

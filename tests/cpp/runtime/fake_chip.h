@@ -16,6 +16,8 @@ std::unique_ptr<chip::Device> make_fake_chip(chip::Mode mode);
 extern std::atomic<int> launches;
 extern std::atomic<int> resets;
 extern std::atomic<int> null_bindings;  // tensors without data in the newest launch
+extern std::atomic<uint64_t>
+    output_initialised;  // bytes of the last output of the newest launch that hold values
 extern std::atomic<int> launch_sleep_ms;
 
 }  // namespace trnsim::testing

@@ -32,6 +32,30 @@ TEST_CASE("a program runs on tensors bound by name") {
   CHECK(nrt_execute(m, in, out) == NRT_INVALID_HANDLE);
 }
 
+TEST_CASE("a launch knows which outputs hold values") {
+  Session session;
+  nrt_model_t* m = load("program p\nin a 8\nout b 8\n");
+  nrt_tensor_t* a = device_tensor(8);
+  nrt_tensor_t* b = device_tensor(16);
+  const auto known = [&](nrt_tensor_t* out) {
+    REQUIRE(nrt_execute(m, tensor_set({{"a", a}}), tensor_set({{"b", out}})) == NRT_SUCCESS);
+    return output_initialised.load();
+  };
+  const auto slice = [&](size_t offset) {
+    nrt_tensor_t* s = nullptr;
+    REQUIRE(nrt_tensor_allocate_slice(b, offset, 8, nullptr, &s) == NRT_SUCCESS);
+    return s;
+  };
+  CHECK(known(slice(0)) == 0);  // through another name of the memory
+  CHECK(nrt_tensor_write(b, "xyz", 0, 3) == NRT_SUCCESS);
+  CHECK(nrt_tensor_memset(b, 3, 0, 3) == NRT_SUCCESS);
+  CHECK(nrt_tensor_memset(b, 10, 0, 2) == NRT_SUCCESS);  // behind a gap
+  CHECK(known(slice(0)) == 6);
+  CHECK(known(slice(4)) == 2);
+  CHECK(known(b) == 6);
+  CHECK(known(b) == 8);  // the launch before wrote it
+}
+
 TEST_CASE("containers that are refused") {
   Session session;
   nrt_model_t* m = nullptr;

@@ -235,8 +235,8 @@ void Kernel::emit(const Instruction& i, std::initializer_list<const Tile*> reads
 
 // ---- order of the streams ----
 
-// List scheduling: an engine takes, of the nodes within its reach, the first in program order that can start when the
-// engine is free, or else the one that can start first.
+// List scheduling: an engine takes the first node in program order, unless a later one within its reach fills more
+// time than it costs the first.
 std::vector<uint32_t> Kernel::order() const {
   struct Stream {
     std::vector<uint32_t> nodes;
@@ -268,11 +268,12 @@ std::vector<uint32_t> Kernel::order() const {
         const uint32_t n = s.nodes[at];
         if (taken[n] || missing[n] != 0) continue;
         const cost::Ps begin = std::max(s.free, earliest[n]);
-        if (begin < start) {
+        // The gap in front of `choice` against the time that it then waits.
+        if (start == INT64_MAX || start - begin > begin + nodes_[n].issue - start) {
           start = begin;
           choice = n;
         }
-        if (begin == s.free) break;
+        if (start == s.free) break;
       }
       if (start < best_start) {
         best_start = start;

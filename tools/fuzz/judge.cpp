@@ -1,0 +1,256 @@
+#include <algorithm>
+#include <cstring>
+
+#include "isa/assembler.h"
+#include "isa/container.h"
+#include "isa/disassembler.h"
+#include "isa/table.h"
+#include "sim/check/watcher.h"
+#include "sim/exec/exec.h"
+#include "tools/fuzz/cases.h"
+
+namespace trnsim::fuzz {
+namespace {
+
+using Status = chip::LaunchResult::Status;
+using Result = Verdict::Result;
+
+constexpr uint64_t kMaxTensorBytes = 4 << 20;  // of all tensors: more is not given memory
+constexpr int64_t kBudget = 3000;              // instructions of a stream
+constexpr int64_t kWindow = 4096;              // bytes of each SBUF partition that programs use
+
+uint64_t mix(uint64_t x) {  // splitmix64
+  x += 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+Verdict failed(std::string why) { return {Result::kFailed, std::move(why)}; }
+
+std::string text_of(Status s) {
+  static const char* const kNames[] = {
+      "ok", "user error", "illegal on hardware", "not simulated", "out of bounds", "hang", "numerical error"};
+  return kNames[static_cast<size_t>(s)];
+}
+
+// With additions alone the order of updates cannot decide whether a program ends.
+bool counts_only_up(const isa::Program& p) {
+  for (const auto& stream : p.streams) {
+    for (const isa::Instruction& i : stream) {
+      if (i.sync.update == isa::SemOp::kWrite || i.sync.update == isa::SemOp::kSubtract ||
+          (i.sync.update == isa::SemOp::kAdd && i.sync.update_value < 0))
+        return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+const char* name(Kind kind) {
+  static const char* const kNames[] = {"legal", "mutated", "container", "text"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+uint64_t case_seed(uint64_t seed, uint64_t number) { return mix(mix(seed) ^ number); }
+
+Case make_case(uint64_t seed) {
+  isa::RandomProgram random(seed);
+  random.set_sbuf_window(kWindow);
+  Case c;
+  c.kind = static_cast<Kind>(random.below(kNumKinds));
+  const auto target = random.chance(50) ? isa::Generation::kTrn2 : isa::Generation::kTrn3;
+  const auto length = static_cast<int>(1 + random.below(random.chance(10) ? 150 : 25));
+  c.program = random.legal_program(length, target);
+  switch (c.kind) {
+    case Kind::kLegal:
+      break;
+    case Kind::kMutated:
+      mutate(c.program, random);
+      break;
+    case Kind::kContainer:
+      c.bytes = isa::write_container(c.program);
+      damage_container(c.bytes, random);
+      break;
+    case Kind::kText: {
+      std::string text = isa::disassemble(c.program);
+      damage_text(text, random);
+      c.bytes.assign(text.begin(), text.end());
+      break;
+    }
+  }
+  return c;
+}
+
+// One generation: the same program in every mode, and watched.
+struct Judge::Chip {
+  config::Config config;
+  isa::ValidateOptions rules;
+  std::unique_ptr<chip::Device> both, data, time, watched;
+};
+
+struct Judge::Run {
+  Status status = Status::kOk;
+  std::string message;
+  int64_t total_ps = 0;
+  std::vector<std::string> warnings;
+  std::vector<std::vector<std::byte>> memory;
+};
+
+Judge::Judge() {
+  for (const char* target : {"trn2", "trn3"}) {
+    auto chip = std::make_unique<Chip>();
+    std::string error;
+    const auto config =
+        config::load(target, "sequencer.instruction_budget=" + std::to_string(kBudget), &error);
+    chip->config = config.value();
+    chip->rules.max_diagnostics = 1;
+    chip->rules.sbuf_bytes_per_partition = chip->config.memory.sbuf_bytes_per_partition;
+    chip->both = chip::make_device(chip->config, chip::Mode::kBoth);
+    chip->data = chip::make_device(chip->config, chip::Mode::kData);
+    chip->time = chip::make_device(chip->config, chip::Mode::kTime);
+    chip->watched = chip::make_device(chip->config, chip::Mode::kBoth);
+    chip->watched->set_watcher(check::make_watcher(check::Level::kWarn, chip->config));
+    chips_.push_back(std::move(chip));
+  }
+}
+Judge::~Judge() = default;
+
+Judge::Run Judge::run(chip::Device& device, const isa::Program& program,
+                      const std::vector<uint8_t>& container, bool with_data) {
+  Run r;
+  chip::LoadError error;
+  const auto loaded = device.load(container.data(), container.size(), &error);
+  if (loaded == nullptr) {
+    r.status = Status::kUserError;
+    r.message = error.message;
+    return r;
+  }
+  std::vector<chip::Binding> bindings;
+  uint64_t filler = 0;
+  for (size_t t = 0; t < program.tensors.size(); ++t) {
+    const isa::TensorDecl& d = program.tensors[t];
+    r.memory.emplace_back(with_data ? d.bytes : 0);
+    std::vector<std::byte>& m = r.memory.back();
+    for (size_t i = 0; i < m.size(); i += 8) {
+      const uint64_t v = mix(filler++);
+      std::memcpy(&m[i], &v, std::min<size_t>(8, m.size() - i));
+    }
+    std::transform(d.constant.begin(),
+                   d.constant.begin() + static_cast<std::ptrdiff_t>(std::min(m.size(), d.constant.size())),
+                   m.begin(), [](uint8_t v) { return std::byte{v}; });
+    bindings.push_back({with_data ? m.data() : nullptr, d.bytes, 0});
+  }
+  device.reset_core(0);
+  chip::LaunchResult result = device.launch(0, *loaded, bindings);
+  r.status = result.status;
+  r.message = std::move(result.message);
+  r.total_ps = result.stats.total_ps;
+  r.warnings = std::move(result.warnings);
+  return r;
+}
+
+Verdict Judge::judge(const Case& c) {
+  isa::Program program;
+  if (c.kind == Kind::kContainer) {
+    isa::ContainerError error;
+    if (!isa::read_program({c.bytes.data(), c.bytes.size()}, program, &error)) {
+      if (error.message.empty()) return failed("a container was refused without a word");
+      return {Result::kRefused, error.message};
+    }
+    return judge_program(program, false);
+  }
+  if (c.kind == Kind::kText) {
+    std::vector<isa::AssembleError> errors;
+    const std::string_view text(reinterpret_cast<const char*>(c.bytes.data()), c.bytes.size());
+    if (!isa::assemble(text, program, errors)) {
+      if (errors.empty() || errors[0].message.empty()) return failed("a text was refused without a word");
+      return {Result::kRefused, errors[0].message};
+    }
+    return judge_program(program, false);
+  }
+  return judge_program(c.program, c.kind == Kind::kLegal);
+}
+
+Verdict Judge::judge_program(const isa::Program& written, bool legal_by_construction) {
+  const auto generation = isa::generation_from_target(written.target);
+  Chip& chip = *chips_[generation == isa::Generation::kTrn3 ? 1 : 0];
+  const auto refusal = isa::validate(written, chip.rules);
+  const std::vector<uint8_t> container = isa::write_container(written);
+  isa::Program program;
+  isa::ContainerError broken;
+  if (!isa::read_program({container.data(), container.size()}, program, &broken)) {
+    // What the container cannot hold is refused when it is read.
+    if (const isa::Diagnostic* e = isa::first_error(refusal)) return {Result::kRefused, e->message};
+    return failed("the container of a legal program cannot be read: " + broken.message);
+  }
+  if (isa::write_container(program) != container)
+    return failed("the container changes when it is read and written");
+  // Fields that a row does not use are errors in `written` and absent from the container.
+  const auto diagnostics = isa::validate(program, chip.rules);
+  const isa::Diagnostic* error = isa::first_error(diagnostics);
+  if (error != nullptr && error->message.empty()) return failed("a program was refused without a word");
+  if (legal_by_construction && isa::first_error(refusal) != nullptr)
+    return failed("a legal program was refused: " + isa::first_error(refusal)->message);
+  uint64_t bytes = 0;
+  for (const isa::TensorDecl& t : program.tensors) bytes += std::min(t.bytes, kMaxTensorBytes + 1);
+  if (error != nullptr) {
+    const Run time = run(*chip.time, program, container, false);
+    if (time.status == Status::kOk)
+      return failed("mode time runs what the validator refuses: " + error->message);
+    return {Result::kRefused, error->message};
+  }
+  std::vector<isa::AssembleError> errors;
+  isa::Program from_text;
+  if (!isa::assemble(isa::disassemble(program), from_text, errors))
+    return failed("the text of a legal program does not assemble: " + isa::to_text(errors, "text"));
+  if (isa::write_container(from_text) != container)
+    return failed("the text of a legal program means another program");
+
+  const Run time = run(*chip.time, program, container, false);
+  if (time.status != Status::kOk && time.message.empty()) return failed("mode time fails without a word");
+  if (bytes > kMaxTensorBytes) return {Result::kRan, {}};
+  const Run both = run(*chip.both, program, container, true),
+            data = run(*chip.data, program, container, true);
+  const bool from_data =
+      time.status == Status::kNotSimulated && time.message.find("loaded from memory") != std::string::npos;
+  const auto race = [&] {
+    const Run watched = run(*chip.watched, program, container, true);
+    for (const std::string& w : watched.warnings) {
+      if (w.find("race") != std::string::npos) return w;
+    }
+    return std::string();
+  };
+  for (const Run* r : {&both, &data}) {
+    if (r->status != Status::kOk && r->message.empty()) return failed("a run with data fails without a word");
+  }
+  if (legal_by_construction) {
+    const std::string found = race();
+    if (!found.empty()) return failed("a race in a program that has none: " + found);
+    if (both.status == Status::kHang) return failed("a legal program hangs: " + both.message);
+  }
+  const bool same_order = !from_data || race().empty();
+  // Of a hang and a fault of the data that wait in one program, the one that is met first ends it.
+  const auto data_fault = [](Status s) { return s == Status::kOutOfBounds || s == Status::kIllegal; };
+  const bool two_faults = (both.status == Status::kHang && data_fault(data.status)) ||
+                          (data.status == Status::kHang && data_fault(both.status));
+  if (both.status != data.status && !two_faults && counts_only_up(program) && same_order) {
+    return failed("mode both ends with '" + text_of(both.status) + "' (" + both.message +
+                  "), mode data with '" + text_of(data.status) + "' (" + data.message + ")");
+  }
+  if (!from_data && time.status != both.status && time.status != Status::kOk) {
+    return failed("mode time ends with '" + text_of(time.status) + "' (" + time.message +
+                  "), mode both with '" + text_of(both.status) + "' (" + both.message + ")");
+  }
+  if (both.status != Status::kOk) return {Result::kRan, both.message};
+  if (!from_data && both.total_ps != time.total_ps) {
+    return failed("mode both takes " + std::to_string(both.total_ps) + " ps, mode time " +
+                  std::to_string(time.total_ps));
+  }
+  if (data.status == Status::kOk && same_order && both.memory != data.memory)
+    return failed("modes both and data give different values");
+  return {Result::kRan, {}};
+}
+
+}  // namespace trnsim::fuzz
