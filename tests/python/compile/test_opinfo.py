@@ -58,6 +58,8 @@ def compiled_differs(op, dtype, limit=2):
         what = cases.describe(sample)
         actual, gradients, error = run(torch.compile(op.op, backend="neuron"), op, sample, requires_grad)
         if error is not None:
+            if run(torch.compile(op.op, backend="aot_eager"), op, sample, requires_grad)[2] is not None:
+                continue  # PyTorch itself does not trace it
             found.append(f"{what}: {cases.worded(error)}")
             continue
         for name, a, e in (("", actual, expected), ("gradient ", gradients, expected_gradients)):
