@@ -11,7 +11,8 @@ import pytest
 TEXT = (Path(__file__).parents[2] / "README.md").read_text()
 BLOCKS = re.findall(r"```(\w*)\n(.*?)```", TEXT, re.S)
 EXAMPLE = next(text for language, text in BLOCKS if language == "python")
-SHOWN = next(text for language, text in BLOCKS if text.startswith("loss "))
+COMPILED_LOOP = next(text for language, text in BLOCKS if language == "python" and "torch.compile" in text)
+SHOWN, SHOWN_COMPILED = (text for language, text in BLOCKS if text.startswith("loss "))
 COMMANDS = [line for _, text in BLOCKS for line in text.splitlines() if line.startswith("trnsim ")]
 
 
@@ -20,12 +21,22 @@ def parts(line):
     return loss, float(milliseconds), rest
 
 
-def test_the_example_prints_what_is_shown(run_python):
-    loss, milliseconds, rest = parts(run_python(EXAMPLE).stdout)
-    shown_loss, shown_milliseconds, shown_rest = parts(SHOWN)
-    assert (loss, rest) == (shown_loss, shown_rest)
+def check(run_python, script, shown):
+    loss, milliseconds, rest = parts(run_python(script).stdout)
+    shown_loss, shown_milliseconds, shown_rest = parts(shown)
+    assert rest == shown_rest
+    assert float(loss) == pytest.approx(float(shown_loss), abs=2e-4)
     # A better calibration may move the time before the page follows.
     assert milliseconds == pytest.approx(shown_milliseconds, rel=0.1)
+
+
+def test_the_example_prints_what_is_shown(run_python):
+    check(run_python, EXAMPLE, SHOWN)
+
+
+def test_the_compiled_example_prints_what_is_shown(run_python):
+    begin, end = EXAMPLE.index("for step"), EXAMPLE.index("print(")
+    check(run_python, EXAMPLE[:begin] + COMPILED_LOOP + EXAMPLE[end:], SHOWN_COMPILED)
 
 
 @pytest.mark.slow
