@@ -2,7 +2,8 @@
 
 A case is ``group/entry/form/dtype``. Its result is "native" (right, and nothing ran on the host), "fallback" (right,
 with the host's help, named), "wrong", "error" (refused here, or accepted here alone) or "skipped" with the reason.
-conformance.txt holds the native cases: the tests keep them so, and ``tools/conformance --freeze`` adds new ones.
+conformance.txt holds the native cases, and those that need the host only for a reason in UNSUPPORTED: the tests keep
+them so, and ``tools/conformance --freeze`` adds new native ones.
 """
 
 from __future__ import annotations
@@ -102,6 +103,7 @@ class Outcome:
     result: str
     detail: str = ""
     unexcused: str = ""  # operators with a lowering that ran on the host, without an excuse
+    excused_only: bool = False  # what ran on the host is in UNSUPPORTED
 
 
 def short_name(dtype):
@@ -183,7 +185,8 @@ def run_case(case: Case) -> Outcome:
         result = "wrong" if any(kind == "wrong" for kind, _ in found) else "error"
         return Outcome(result, "\n".join(f"{kind}: {text}" for kind, text in found), unexcused)
     if host:
-        return Outcome("fallback", ", ".join(sorted({row["op"] for row in host})), unexcused)
+        names = ", ".join(sorted({row["op"] for row in host}))
+        return Outcome("fallback", names, unexcused, excused_only=all(map(_excused, host)))
     return Outcome("native")
 
 

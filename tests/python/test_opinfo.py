@@ -42,9 +42,9 @@ def test_case(case):
     if outcome.result == "skipped":
         pytest.skip(outcome.detail)
     assert outcome.result not in ("wrong", "error"), outcome.detail
-    assert not outcome.unexcused
+    assert not outcome.unexcused, outcome.unexcused
     if str(case) in FROZEN:
-        assert outcome.result == "native", f"ran without the host before: {outcome.detail}"
+        assert outcome.result == "native" or outcome.excused_only, f"ran without the host before: {outcome.detail}"
 
 
 def test_every_row_of_the_table_is_an_operator():
