@@ -24,16 +24,21 @@ constexpr int64_t kMinScores = 64 * 64;  // per head
 constexpr int64_t kMaxHeadSize = 128;
 
 // ---- the softmax of a map's rows
-bool is_op(const MapForm& f, int32_t e, ExprOp op) { return e >= 0 && f.exprs[static_cast<size_t>(e)].op == op; }
+bool is_op(const MapForm& f, int32_t e, ExprOp op) {
+  return e >= 0 && f.exprs[static_cast<size_t>(e)].op == op;
+}
 const Expr& at(const MapForm& f, int32_t e) { return f.exprs[static_cast<size_t>(e)]; }
-bool is_number(const MapForm& f, int32_t e, double v) { return is_op(f, e, ExprOp::kConst) && at(f, e).value == v; }
+bool is_number(const MapForm& f, int32_t e, double v) {
+  return is_op(f, e, ExprOp::kConst) && at(f, e).value == v;
+}
 
 // `e`, or select(top == -inf, instead, e): `bare` is e without the guard.
 bool guarded(const MapForm& f, int32_t e, int32_t top, double instead, int32_t& bare) {
   bare = e;
   if (!is_op(f, e, ExprOp::kSelect)) return false;
   const Expr& s = at(f, e);
-  const bool blind = is_op(f, s.a, ExprOp::kEq) && at(f, s.a).a == top && is_number(f, at(f, s.a).b, -HUGE_VAL);
+  const bool blind =
+      is_op(f, s.a, ExprOp::kEq) && at(f, s.a).a == top && is_number(f, at(f, s.a).b, -HUGE_VAL);
   if (!blind || !is_number(f, s.b, instead)) return false;
   bare = s.c;
   return true;
@@ -41,7 +46,8 @@ bool guarded(const MapForm& f, int32_t e, int32_t top, double instead, int32_t& 
 
 enum class Softmax : uint8_t { kNone, kPlain, kSafe };
 Softmax softmax_of(const MapForm& f) {
-  if (f.inputs.size() != 1 || f.outputs.size() != 1 || f.outputs[0].row || !f.reduces()) return Softmax::kNone;
+  if (f.inputs.size() != 1 || f.outputs.size() != 1 || f.outputs[0].row || !f.reduces())
+    return Softmax::kNone;
   const int32_t out = f.outputs[0].expr;
   if (!is_op(f, out, ExprOp::kDiv)) return Softmax::kNone;
   const int32_t e = at(f, out).a;
@@ -50,14 +56,15 @@ Softmax softmax_of(const MapForm& f) {
   int32_t top = -1;
   for (size_t i = 0; i < f.exprs.size(); ++i) {
     const Expr& r = f.exprs[i];
-    if (r.op == ExprOp::kReduce && r.reduce == ReduceOp::kMax && r.a == shifted.a) top = static_cast<int32_t>(i);
+    if (r.op == ExprOp::kReduce && r.reduce == ReduceOp::kMax && r.a == shifted.a)
+      top = static_cast<int32_t>(i);
   }
   if (!is_op(f, shifted.a, ExprOp::kInput) || top < 0) return Softmax::kNone;
   int32_t subtracted, sum;
   const bool safe = guarded(f, shifted.b, top, 0, subtracted);
   const bool safe_sum = guarded(f, at(f, out).b, top, 1, sum);
-  const bool right = subtracted == top && is_op(f, sum, ExprOp::kReduce) && at(f, sum).reduce == ReduceOp::kSum &&
-                     at(f, sum).a == e && safe == safe_sum;
+  const bool right = subtracted == top && is_op(f, sum, ExprOp::kReduce) &&
+                     at(f, sum).reduce == ReduceOp::kSum && at(f, sum).a == e && safe == safe_sum;
   return !right ? Softmax::kNone : safe ? Softmax::kSafe : Softmax::kPlain;
 }
 
@@ -109,7 +116,8 @@ bool scales(const MapForm& f, double& factor) {
 Operand behind(Flow& flow, Operand o, bool allow_factor) {
   const int n = writer_of(flow, o.values);
   double factor = 1;
-  if (n < 0 || !flow.node(n).map || !scales(*flow.node(n).map, factor) || (factor != 1 && !allow_factor)) return o;
+  if (n < 0 || !flow.node(n).map || !scales(*flow.node(n).map, factor) || (factor != 1 && !allow_factor))
+    return o;
   const MapForm& f = *flow.node(n).map;
   const std::optional<View> seen = seen_through(f, o.view);
   if (!seen) return o;
@@ -211,7 +219,8 @@ bool fuse(Flow& flow, int n) {
   const auto* first = std::get_if<DotKernel>(&first_node.kernel);
   double factor;
   int mask;
-  if (!first || first->out.dtype != Dtype::kF32 || second.a.dtype != Dtype::kF32 || !scores_of(*first, factor, mask))
+  if (!first || first->out.dtype != Dtype::kF32 || second.a.dtype != Dtype::kF32 ||
+      !scores_of(*first, factor, mask))
     return false;
 
   // The probabilities lie like the scores, rows of the softmax are rows of the product.
@@ -226,7 +235,8 @@ bool fuse(Flow& flow, int n) {
   if (map.row_length() != keys || queries * keys < kMinScores) return false;
   for (size_t d = 0; d < map.rank(); ++d) {
     const int64_t step = map.inputs[0].view.strides[d];
-    if (map.reduced[d] && map.sizes[d] > 1 && (map.sizes[d] != keys || step != first->out.strides[r1 - 1])) return false;
+    if (map.reduced[d] && map.sizes[d] > 1 && (map.sizes[d] != keys || step != first->out.strides[r1 - 1]))
+      return false;
   }
 
   // Query, key and value without what stands in front, all or none.
@@ -243,8 +253,8 @@ bool fuse(Flow& flow, int n) {
   if (q.view.sizes.back() > kMaxHeadSize || v.view.sizes.back() > kMaxHeadSize) return false;
 
   AttentionKernel attention;
-  const std::optional<View> q4 = as_heads(q.view, batch), k4 = as_heads(k.view, batch), v4 = as_heads(v.view, batch),
-                            out4 = as_heads(second.out, batch);
+  const std::optional<View> q4 = as_heads(q.view, batch), k4 = as_heads(k.view, batch),
+                            v4 = as_heads(v.view, batch), out4 = as_heads(second.out, batch);
   if (!q4 || !k4 || !v4 || !out4) return false;
   attention.q = *q4;
   attention.k = *k4;
@@ -276,7 +286,8 @@ bool fuse(Flow& flow, int n) {
   }
 
   FlowNode& target = flow.node(n);
-  target.location = joined_location(joined_location(first_node.location, flow.node(rows).location), target.location);
+  target.location =
+      joined_location(joined_location(first_node.location, flow.node(rows).location), target.location);
   const std::vector<std::vector<int>> old = target.reads;
   const int result = target.writes.back();
   reads.emplace_back();
@@ -302,7 +313,8 @@ bool fuse(Flow& flow, int n) {
 void recognise_attention(Flow& flow) {
   const std::vector<int> order = flow.order();
   for (int n : order) {
-    if (n >= 0 && flow.node(n).alive && !flow.node(n).map && std::holds_alternative<DotKernel>(flow.node(n).kernel))
+    if (n >= 0 && flow.node(n).alive && !flow.node(n).map &&
+        std::holds_alternative<DotKernel>(flow.node(n).kernel))
       fuse(flow, n);
   }
 }

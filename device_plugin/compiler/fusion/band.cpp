@@ -72,7 +72,10 @@ std::optional<Term> compare(ExprOp op, const Term& a, const Term& b) {
     t.band = {inside ? 1.0 : 0.0, inside ? 0.0 : 1.0, static_cast<int64_t>(std::floor(last))};
   };
   if (!upper) {  // -t op x  is  t op' -x
-    op = op == ExprOp::kLt ? ExprOp::kGt : op == ExprOp::kLe ? ExprOp::kGe : op == ExprOp::kGt ? ExprOp::kLt : ExprOp::kLe;
+    op = op == ExprOp::kLt   ? ExprOp::kGt
+         : op == ExprOp::kLe ? ExprOp::kGe
+         : op == ExprOp::kGt ? ExprOp::kLt
+                             : ExprOp::kLe;
   }
   switch (op) {
     case ExprOp::kLe:
@@ -93,7 +96,8 @@ std::optional<Term> compare(ExprOp op, const Term& a, const Term& b) {
 std::optional<Term> evaluate(const Expr& e, const Term& a, const Term& b, const Term& c) {
   if (a.index || b.index || c.index) {
     const bool linear = e.op == ExprOp::kAdd || e.op == ExprOp::kSub;
-    if (e.op == ExprOp::kCast && (e.dtype == Dtype::kI32 || e.dtype == Dtype::kF32) && isa::dtype_bytes(e.cast_to) >= 4)
+    if (e.op == ExprOp::kCast && (e.dtype == Dtype::kI32 || e.dtype == Dtype::kF32) &&
+        isa::dtype_bytes(e.cast_to) >= 4)
       return a;
     if (linear && !a.steps && !b.steps) {
       const int64_t sign = e.op == ExprOp::kAdd ? 1 : -1;

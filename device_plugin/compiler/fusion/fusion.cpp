@@ -2,6 +2,7 @@
 
 #include "device_plugin/compiler/fusion/memory_plan.h"
 #include "device_plugin/compiler/fusion/passes.h"
+#include "device_plugin/compiler/fusion/split_readers.h"
 
 namespace trnsim::compiler {
 
@@ -10,6 +11,7 @@ FusionReport fuse_kernels(KernelList& list) {
   report.kernels_before = report.kernels_after = list.kernels.size();
   report.scratch_bytes_before = report.scratch_bytes_after = fusion::scratch_bytes(list);
   if (list.kernels.size() < 2) return report;  // nothing flows
+  fusion::split_readers(list);
   fusion::Flow flow(list);
   flow.remove_dead();
   fusion::forward_copies(flow);

@@ -59,14 +59,14 @@ void check(ExprOp op, bool column_first, double shift, int64_t last, double low)
 }  // namespace
 
 TEST_CASE("comparisons of indices are bands") {
-  check(ExprOp::kLe, true, 2, 2, 1);     // j <= i + 2
-  check(ExprOp::kLt, true, 2, 1, 1);     // j < i + 2
-  check(ExprOp::kGt, true, 2, 2, 0);     // j > i + 2
-  check(ExprOp::kGe, true, 2, 1, 0);     // j >= i + 2
-  check(ExprOp::kGe, false, 3, -3, 1);   // i >= j + 3: j - i <= -3
-  check(ExprOp::kGt, false, 3, -4, 1);   // i > j + 3
-  check(ExprOp::kLe, false, 3, -4, 0);   // i <= j + 3: j - i >= -3
-  check(ExprOp::kLt, true, 0.5, 0, 1);   // whole numbers below one half
+  check(ExprOp::kLe, true, 2, 2, 1);    // j <= i + 2
+  check(ExprOp::kLt, true, 2, 1, 1);    // j < i + 2
+  check(ExprOp::kGt, true, 2, 2, 0);    // j > i + 2
+  check(ExprOp::kGe, true, 2, 1, 0);    // j >= i + 2
+  check(ExprOp::kGe, false, 3, -3, 1);  // i >= j + 3: j - i <= -3
+  check(ExprOp::kGt, false, 3, -4, 1);  // i > j + 3
+  check(ExprOp::kLe, false, 3, -4, 0);  // i <= j + 3: j - i >= -3
+  check(ExprOp::kLt, true, 0.5, 0, 1);  // whole numbers below one half
   check(ExprOp::kLe, true, -0.5, -1, 1);
 }
 
@@ -80,10 +80,10 @@ TEST_CASE("what is computed from a band is one, and nothing else is") {
   CHECK(b->low == 0);
   CHECK(b->high == -8);
   CHECK(b->last == 0);
-  CHECK_FALSE(m.of(m.add(ExprOp::kLe, j, m.number(3))).has_value());                         // a column
-  CHECK_FALSE(m.of(m.add(ExprOp::kMul, i, j)).has_value());                                  // no difference
+  CHECK_FALSE(m.of(m.add(ExprOp::kLe, j, m.number(3))).has_value());  // a column
+  CHECK_FALSE(m.of(m.add(ExprOp::kMul, i, j)).has_value());           // no difference
   const int32_t other = m.add(ExprOp::kGe, m.add(ExprOp::kAdd, j, m.number(2)), i);
-  CHECK_FALSE(m.of(m.add(ExprOp::kAnd, sees, other)).has_value());                           // two edges
-  CHECK_FALSE(m.of(m.number(1)).has_value());                                                // the same everywhere
-  CHECK_FALSE(m.of(m.add(ExprOp::kEq, i, j)).has_value());                                   // the diagonal
+  CHECK_FALSE(m.of(m.add(ExprOp::kAnd, sees, other)).has_value());  // two edges
+  CHECK_FALSE(m.of(m.number(1)).has_value());                       // the same everywhere
+  CHECK_FALSE(m.of(m.add(ExprOp::kEq, i, j)).has_value());          // the diagonal
 }

@@ -278,7 +278,7 @@ const Case kCases[] = {
   %1 = "aten::exp"(%0)
   %2 = "aten::sum.dim_IntList"(%0, [1], false, none)
 })"},
-    {"a write into a part of a buffer is seen by a reader of all", 3, 3, R"(graph "parts" {
+    {"a write into a part of a buffer is seen by a reader of all", 3, 2, R"(graph "parts" {
   %0: fp32[4, 6]
   %1: fp32[4, 8]
   %2: fp32[4, 8]
@@ -290,6 +290,32 @@ const Case kCases[] = {
   %3 = "aten::exp"(%0)
   %4 = "aten::neg"(%5)
   %2 = "aten::sin"(%1)
+})"},
+    {"a rotated copy is read in halves", 4, 2, R"(graph "rotary" {
+  %0: fp32[5, 8]
+  %1: fp32[5, 8]
+  %2: fp32[5, 4] strides [8, 1] view %0 + 0
+  %3: fp32[5, 4] strides [8, 1] view %0 + 4
+  %4: fp32[5, 4]
+  %5: fp32[5, 8]
+  %6: fp32[5, 8]
+  inputs %0, %1
+  outputs %6
+  %4 = "aten::neg"(%3)
+  %5 = "aten::cat"((%4, %2), 1)
+  %6 = "aten::mul.Tensor"(%5, %1)
+})"},
+    {"padded gradients add up part by part", 5, 2, R"(graph "padded" {
+  %0: fp32[5, 3]
+  %1: fp32[5, 5]
+  %2: fp32[5, 8]
+  %3: fp32[5, 8]
+  %4: fp32[5, 8]
+  inputs %0, %1
+  outputs %4
+  %2 = "aten::slice_backward"(%0, [5, 8], 1, 0, 3, 1)
+  %3 = "aten::slice_backward"(%1, [5, 8], 1, 3, 8, 1)
+  %4 = "aten::add.Tensor"(%2, %3, 1)
 })"},
     {"index values follow their axes", 2, 1, R"(graph "triangle" {
   %0: fp32[12, 9]
