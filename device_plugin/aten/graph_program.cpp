@@ -68,6 +68,10 @@ std::vector<at::Tensor> GraphProgram::operator()(const std::vector<at::Tensor>& 
   TORCH_CHECK(tensors.size() == num_tensors_ && numbers.size() == num_numbers_,
               "user error: the compiled graph ", name(), " takes ", num_tensors_, " tensors and ",
               num_numbers_, " numbers, not ", tensors.size(), " and ", numbers.size());
+  for (int32_t d : divisors_) {
+    const CallNumber& divisor = numbers[static_cast<size_t>(d)];
+    TORCH_CHECK(!divisor.is_integer || divisor.integer != 0, "ZeroDivisionError");
+  }
   c10::SmallVector<at::Tensor, 32> inputs, outputs;
   inputs.reserve(inputs_.size());
   for (const Input& input : inputs_)

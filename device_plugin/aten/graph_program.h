@@ -71,6 +71,7 @@ class GraphProgram {
   std::vector<uint32_t> params_;  // contents of the slots that no call changes
   std::vector<NumberUse> number_uses_;
   std::vector<RandomUse> random_uses_;
+  std::vector<int32_t> divisors_;  // numbers that divide integers
   bool compiled_ = false;
   uint64_t compile_us_ = 0;
 };

@@ -158,6 +158,10 @@ at::Tensor Recorder::number(c10::ScalarType dtype, bool wrapped) {
   return t;
 }
 
+void Recorder::require_nonzero(const at::Tensor& number) {
+  program_->divisors_.push_back(numbers_.at(number.unsafeGetTensorImpl()));
+}
+
 bool Recorder::stands_for_number(const at::Tensor& t) const {
   return numbers_.count(t.unsafeGetTensorImpl()) != 0;
 }

@@ -69,6 +69,7 @@ class Recorder {
   // ---- what the kernels of the device call
   c10::DataPtr place(size_t bytes);  // an address without memory
   bool stands_for_number(const at::Tensor& t) const;
+  void require_nonzero(const at::Tensor& number);  // a call that brings zero is refused
   void append(RecordedCall call);
   // The destination on the device takes the values of a CPU tensor.
   void copy_from_host(const at::Tensor& destination, const at::Tensor& source);

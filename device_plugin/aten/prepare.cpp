@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "device_plugin/aten/graph_recorder.h"
 #include "device_plugin/aten/tensors.h"
 
 namespace trnsim::aten {
@@ -110,6 +111,9 @@ void check_division(c10::Stack& stack, size_t begin, const char* kernel) {
   if (!is_integer(a) || !is_integer(b)) return;
   TORCH_CHECK_NOT_IMPLEMENTED(!is_bool(a) || !is_bool(b), '"', kernel, "\" not implemented for 'Bool'");
   if (a.isTensor() && a.toTensor().numel() == 0) return;
+  Recorder* recorder = Recorder::active();
+  if (recorder != nullptr && b.isTensor() && recorder->stands_for_number(b.toTensor()))
+    return recorder->require_nonzero(b.toTensor());
   if (const auto divisor = integer_of(b)) TORCH_CHECK(*divisor != 0, "ZeroDivisionError");
 }
 

@@ -52,6 +52,15 @@ def test_an_integer_beyond_32_bits_is_refused():
         compiled(x, torch.tensor(2**40))
 
 
+@pytest.mark.parametrize("operation", [torch.floor_divide, torch.remainder, torch.fmod])
+def test_a_zero_that_divides_integers_is_refused(operation):
+    compiled = torch.compile(lambda x, s: operation(x, s), backend="neuron")
+    x = torch.arange(5)
+    assert compiled(x.to("neuron"), torch.tensor(2)).tolist() == operation(x, 2).tolist()
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        compiled(x.to("neuron"), torch.tensor(0))
+
+
 def test_item_that_only_meets_tensors_stays_on_the_device():
     with torch._dynamo.config.patch(capture_scalar_outputs=True):
         check(lambda x: (x + 1) * (x.sum().item() + 1), torch.randn(4), programs=1)
