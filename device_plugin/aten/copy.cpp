@@ -3,9 +3,12 @@
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/native/Resize.h>
+#include <ATen/ops/_conj.h>
 #include <ATen/ops/_local_scalar_dense_native.h>
+#include <ATen/ops/_neg_view.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
+#include <ATen/ops/view_as_real.h>
 #include <c10/core/Scalar.h>
 #include <c10/core/ScalarTypeToTypeMeta.h>
 #include <c10/util/Exception.h>
@@ -198,14 +201,32 @@ void device_to_host(const at::Tensor& destination, const at::Tensor& source) {
   destination.copy_(staged);
 }
 
+// The tensor without its lazy conjugation and negation.
+at::Tensor physical(at::Tensor t) {
+  if (t.is_conj()) t = at::_conj(t);
+  if (t.is_neg()) t = at::_neg_view(t);
+  return t;
+}
+
+void copy_with_bits(const at::Tensor& destination, const at::Tensor& source) {
+  const at::Tensor to = physical(destination);
+  device_copy(to, physical(source));
+  if (destination.is_neg() != source.is_neg()) to.neg_();
+  if (destination.is_conj() != source.is_conj() && to.is_complex()) at::view_as_real(to).select(-1, 1).neg_();
+}
+
 at::Tensor copy_from(const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {
   const DeviceUse use;
   TORCH_CHECK(self.defined() && dst.defined(), "copy_: an undefined tensor");
   if (self.is_conj() || self.is_neg() || dst.is_conj() || dst.is_neg() || !on_device(dst))
     refuse_while_recording("aten::copy_", "the copy is made by the host");
-  // Conjugate and negative bits arrive here (their dispatch keys fall through for this op): resolve them on
-  // the host.
+  // Conjugate and negative bits arrive here (their dispatch keys fall through for this op): resolved on the device
+  // when both sides live there, else on the host.
   if (self.is_conj() || self.is_neg() || dst.is_conj() || dst.is_neg()) {
+    if (on_device(self) && on_device(dst) && self.device() == dst.device()) {
+      copy_with_bits(dst, self.sizes() == dst.sizes() ? self : self.expand(dst.sizes()));
+      return dst;
+    }
     if (on_device(self)) wait(self);
     if (on_device(dst)) wait(dst);
     TORCH_CHECK_NOT_IMPLEMENTED(!time_only(), "not simulated: complex copies in time-only mode");
@@ -292,6 +313,15 @@ void device_copy(const at::Tensor& destination, const at::Tensor& source) {
     at::Tensor aside = empty_contiguous_on(source.device().index(), source.sizes(), source.scalar_type());
     device_copy(aside, source);
     device_copy(destination, aside);
+    return;
+  }
+  if (destination.is_complex() || source.is_complex()) {  // pairs of real numbers
+    const at::Tensor to = destination.is_complex() ? at::view_as_real(destination) : destination;
+    const at::Tensor from = source.is_complex() ? at::view_as_real(source) : source;
+    if (destination.is_complex() && source.is_complex()) return device_copy(to, from);
+    if (source.is_complex()) return device_copy(to, from.select(-1, 0));
+    device_copy(to.select(-1, 0), from);
+    to.select(-1, 1).zero_();
     return;
   }
   const std::shared_ptr<Plan> plan = copy_plan(destination, source);

@@ -5,11 +5,13 @@
 #include <c10/util/Exception.h>
 #include <c10/util/strides.h>
 
+#include <algorithm>
 #include <cstring>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "device_plugin/aten/call.h"
+#include "device_plugin/aten/composite_kernel.h"
 #include "device_plugin/aten/dtypes.h"
 #include "device_plugin/aten/fallback.h"
 #include "device_plugin/aten/generator.h"
@@ -550,9 +552,15 @@ void record(Recorder& recorder, const c10::OperatorHandle& op, const Overload& o
   return_results(overload, std::move(results), stack, begin);
 }
 
+// Complex numbers take part, or a negation that arose from them.
+bool is_complex(const Call& call) {
+  return call.unsupported != nullptr || std::any_of(call.tensors.begin(), call.tensors.end(),
+                                                    [](const at::Tensor* t) { return t->is_complex(); });
+}
+
 }  // namespace
 
-void LoweredKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, c10::Stack* stack) {
+void LoweredKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack) {
   const DeviceUse use;
   const Overload& overload = *overload_;
   const size_t begin = stack->size() - overload.kinds.size();
@@ -568,6 +576,12 @@ void LoweredKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySe
   std::shared_ptr<Plan> plan = plans_->find(call.key, hash);
   if (plan == nullptr) plan = plans_->insert(call.key, hash, make_plan(op, overload, call, *stack, begin));
   if (plan->kind == Plan::Kind::kFallback) {
+    if (is_complex(call)) {
+      if (const c10::KernelFunction* form = complex_form(overload.functional)) {
+        run_composite(*form, overload, op, keys, stack, begin);
+        return;
+      }
+    }
     run_on_host(op, stack, plan->reason, FallbackKind::kUnsupported);
     return;
   }

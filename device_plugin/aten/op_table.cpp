@@ -5,12 +5,14 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string_view>
 #include <unordered_map>
 
+#include "device_plugin/aten/composite_kernel.h"
 #include "device_plugin/aten/lowered_kernel.h"
 #include "device_plugin/aten/prepare.h"
 
@@ -211,62 +213,85 @@ void finish(Overload& o) {
   o.prepare = prepare_for(o.functional);
 }
 
-}  // namespace
+// Finds every form of an operator and registers the kernel that serves it.
+class Registrar {
+ public:
+  using MakeKernel = std::function<torch::CppFunction(Overload)>;
 
-c10::ArrayRef<LoweredRow> lowered_rows() { return kRows; }
+  Registrar() {
+    for (const c10::OperatorName& name : dispatcher_.getAllOpNames())
+      if (name.name.compare(0, 6, "aten::") == 0) by_base_[name.name].push_back(name);
+  }
 
-void register_lowered_ops() {
-  c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
-  static auto* library =
-      new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
-
-  // Overloads by base name, once.
-  std::unordered_map<std::string, std::vector<c10::OperatorName>> by_base;
-  for (const c10::OperatorName& name : dispatcher.getAllOpNames())
-    if (name.name.compare(0, 6, "aten::") == 0) by_base[name.name].push_back(name);
-
-  std::set<std::string> done;
-  for (const LoweredRow& row : kRows) {
+  void add(const LoweredRow& row, const MakeKernel& make) {
     const std::string_view full = row.name;
-    if (native_elsewhere().count(full) != 0) continue;
     const size_t dot = full.find('.');
     const std::string base(full.substr(0, dot));
     const std::string overload(dot == std::string_view::npos ? std::string_view() : full.substr(dot + 1));
-    auto functional = dispatcher.findSchema({base, overload});
-    if (!functional) continue;  // of another PyTorch minor
-    const c10::FunctionSchema& schema = functional->schema();
-
-    auto consider = [&](const c10::OperatorName& name) {
-      auto handle = dispatcher.findSchema(name);
-      if (!handle) return;
-      const bool same = name == functional->operator_name();
-      // A composite operator is made of others, and its gradient is theirs: leave it whole to PyTorch.
-      if (handle->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd)) return;
-      auto o = match(schema, same ? schema : handle->schema(), row);
-      if (!o || !done.insert(o->name).second) return;
-      const bool takes_tensor = std::any_of(o->kinds.begin(), o->kinds.end(), [](ArgKind k) {
-        return k == ArgKind::kTensor || k == ArgKind::kTensorList;
-      });
-      if (!takes_tensor) {  // a factory: composite over empty and the out= form
-        done.erase(o->name);
-        return;
-      }
-      finish(*o);
-      const std::string registered_as = o->name.substr(6);
-      library->impl(registered_as.c_str(),
-                    torch::CppFunction::makeFromBoxedFunctor(std::make_unique<LoweredKernel>(std::move(*o))));
-    };
+    auto functional = dispatcher_.findSchema({base, overload});
+    if (!functional) return;  // of another PyTorch minor
     for (const std::string& candidate_base : {base, base + "_"}) {
-      auto it = by_base.find(candidate_base);
-      if (it == by_base.end()) continue;
-      for (const c10::OperatorName& name : it->second) consider(name);
+      auto it = by_base_.find(candidate_base);
+      if (it == by_base_.end()) continue;
+      for (const c10::OperatorName& name : it->second) consider(row, *functional, name, make);
     }
     for (const Renamed& renamed : kRenamed) {
       if (full != renamed.functional) continue;
       const std::string_view other = renamed.overload;
       const size_t at = other.find('.');
-      consider({std::string(other.substr(0, at)),
-                std::string(at == std::string_view::npos ? std::string_view() : other.substr(at + 1))});
+      consider(row, *functional,
+               {std::string(other.substr(0, at)),
+                std::string(at == std::string_view::npos ? std::string_view() : other.substr(at + 1))},
+               make);
+    }
+  }
+
+ private:
+  void consider(const LoweredRow& row, const c10::OperatorHandle& functional, const c10::OperatorName& name,
+                const MakeKernel& make) {
+    auto handle = dispatcher_.findSchema(name);
+    if (!handle) return;
+    const bool same = name == functional.operator_name();
+    // A composite operator is made of others, and its gradient is theirs: leave it whole to PyTorch.
+    if (handle->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd)) return;
+    auto o = match(functional.schema(), same ? functional.schema() : handle->schema(), row);
+    if (!o) return;
+    const bool takes_tensor = std::any_of(o->kinds.begin(), o->kinds.end(), [](ArgKind k) {
+      return k == ArgKind::kTensor || k == ArgKind::kTensorList;
+    });
+    if (!takes_tensor) return;  // a factory: composite over empty and the out= form
+    if (!done_.insert(o->name).second) return;
+    finish(*o);
+    const std::string registered_as = o->name.substr(6);
+    library_->impl(registered_as.c_str(), make(std::move(*o)));
+  }
+
+  c10::Dispatcher& dispatcher_ = c10::Dispatcher::singleton();
+  // Stays for the life of the process: destroying it would take the kernels back.
+  torch::Library* library_ =
+      new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  std::unordered_map<std::string, std::vector<c10::OperatorName>> by_base_;  // overloads, once
+  std::set<std::string> done_;
+};
+
+}  // namespace
+
+c10::ArrayRef<LoweredRow> lowered_rows() { return kRows; }
+
+void register_lowered_ops() {
+  Registrar registrar;
+  for (const LoweredRow& row : kRows) {
+    if (native_elsewhere().count(row.name) != 0) continue;
+    registrar.add(row, [](Overload o) {
+      return torch::CppFunction::makeFromBoxedFunctor(std::make_unique<LoweredKernel>(std::move(o)));
+    });
+  }
+  for (const Composites& table : composite_tables()) {
+    for (const CompositeRow& row : table) {
+      registrar.add({row.name, 0, false}, [&](Overload o) {
+        return torch::CppFunction::makeFromBoxedFunctor(
+            std::make_unique<CompositeKernel>(std::move(o), row.function, row.options));
+      });
     }
   }
 }

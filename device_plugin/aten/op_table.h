@@ -59,7 +59,8 @@ struct Overload {
   PrepareFn prepare = nullptr;
 };
 
-// Registers the boxed kernel for every overload of every row.
+// Registers a boxed kernel for every overload of every row, lowered (lowered_kernel.h) or made of others
+// (composite_kernel.h).
 void register_lowered_ops();
 
 }  // namespace trnsim::aten

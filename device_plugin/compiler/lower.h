@@ -51,7 +51,7 @@
 //       `_native_batch_norm_legit_functional` has five results already.
 //
 // Types: float64 computes as FP32 and int64 as int32 (the DMA engines narrow and widen; integers beyond 32 bits
-//   saturate, as do constants), bool is 0 or 1. Complex is not simulated. Result types decide the computing type; comparisons take that of
+//   saturate, as do constants), bool is 0 or 1. Complex never arrives here (pairs of reals). Result types decide the computing type; comparisons take that of
 //   their operands. Where an operand's common type with the others changes its values, it arrives converted (aten::copy, or the number).
 //
 // Boolean masks in aten::index.Tensor / aten::index_put have a data-dependent shape and are refused, except

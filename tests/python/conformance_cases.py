@@ -40,6 +40,7 @@ NO_VALUES = {
 LOOSENED = {
     ("div", torch.float32): (5e-6, 1e-5),  # gradient of the divisor: terms of both signs, 100 times their sum
     ("true_divide", torch.float32): (5e-6, 1e-5),  # the same operator
+    ("special.i0e", torch.bfloat16): (1.6e-2, 2e-3),  # gradient: the difference of two rounded results
     ("nn.functional.normalize", torch.bfloat16): (1.6e-2, 5e-2),  # gradient: the difference of two equal products
     # PyTorch chooses float16 for the sums over chunks
     ("nn.functional.linear_cross_entropy", torch.float16): (1e-3, 2e-3),
@@ -49,8 +50,6 @@ LOOSENED = {
 UNSUPPORTED = [
     (r"", r"^the hardware has no (Complex\w+|UInt64) type$"),
     (r"", r"^a lazily conjugated or negated operand$"),  # arises from complex tensors
-    (r"scatter", r"reduce='(prod|amin|amax|multiply)'"),  # the DMA engines accumulate sums only
-    (r"searchsorted", r"a sorter$"),
     (r"convolution", r"convolution of \w+ tensors"),  # the tensor engine multiplies floating point only
     (r"_native_batch_norm_legit", r"^no shape function for these arguments$"),  # out=: PyTorch has none
 ]
@@ -64,17 +63,17 @@ LEADING_RESULTS = {
 # (operator, form) or (operator, form, type): what PyTorch itself, or a limit that the documentation states, rules out.
 REFUSED = {
     ("to_sparse", "values"): "the device has no sparse tensors",
-    ("mode", "out"): "PyTorch wants a CPU, CUDA or XPU tensor",
-    ("narrow_copy", "out"): "runs on the host, where PyTorch writes a strided out= as if it were contiguous",
+    ("fft.ihfft2", "out"): "PyTorch swaps operand and result where one dimension is transformed",
+    ("fft.ihfftn", "out"): "PyTorch swaps operand and result where one dimension is transformed",
     ("masked.amax", "values", "int64"): "the smallest int64 of an empty row does not survive 32 bits",
     ("masked.amin", "values", "int64"): "the largest int64 of an empty row does not survive 32 bits",
     ("masked.logsumexp", "values", "int64"): "the smallest int64 of an empty row does not survive 32 bits",
 }
 
 NOT_COMPARED = {
-    torch.complex32: "complex numbers are computed on the host and not compared here",
-    torch.complex64: "complex numbers are computed on the host and not compared here",
-    torch.complex128: "complex numbers are computed on the host and not compared here",
+    torch.complex32: "complex operands are not compared here",
+    torch.complex64: "complex operands are not compared here",
+    torch.complex128: "complex operands are not compared here",
 }
 
 SAMPLES = {"values": 5, "in_place": 4, "out": 3}

@@ -151,6 +151,26 @@ Ex shift(Pointwise& p, ExprOp op) {
   return p.select(n < 0.0 || n > 31.0, out, r);
 }
 
+// Euclid's algorithm, as many steps as two neighbouring Fibonacci numbers of the type need.
+Ex gcd(Pointwise& p) {
+  const Dtype dtype = p.context.out_type(0).dtype;
+  const int64_t bytes = isa::dtype_bytes(dtype);
+  const int steps = bytes == 1 ? 13 : bytes == 2 ? 24 : 46;
+  Ex a = p.abs(p[0]), b = p.abs(p[1]);
+  for (int i = 0; i < steps; ++i) {
+    Ex rest = p.map.binary(ExprOp::kRemainder, a, p.max(b, p.k(1)));  // nothing is left of a / 1
+    a = p.select(b == 0.0, a, b);
+    b = rest;
+  }
+  return a;
+}
+
+Ex lcm(Pointwise& p) {
+  Ex g = gcd(p);
+  Ex quotient = p.map.binary(ExprOp::kTruncDiv, p[0], p.max(g, p.k(1)));
+  return p.abs(quotient * p[1]);
+}
+
 // (self, other, rtol, atol, equal_nan)
 Ex is_close(Pointwise& p) {
   Ex a = p.raw(0), b = p.raw(1);
@@ -164,6 +184,8 @@ Ex is_close(Pointwise& p) {
 }
 
 TRNSIM_LOWER(std::vector<LowerRow>{
+    {"aten::gcd", pointwise<gcd>},
+    {"aten::lcm", pointwise<lcm>},
     {"aten::add.Tensor", pointwise<[](Pointwise& p) { return p[0] + scaled(p, p[1], 2); }>},
     {"aten::add.Scalar", pointwise<[](Pointwise& p) { return p[0] + scaled(p, p[1], 2); }>},
     {"aten::sub.Tensor", pointwise<[](Pointwise& p) { return p[0] - scaled(p, p[1], 2); }>},

@@ -327,41 +327,137 @@ void lower_scatter_src(LowerContext& c) { scatter_along(c, false, false); }
 void lower_scatter_value(LowerContext& c) { scatter_along(c, false, true); }
 void lower_scatter_add(LowerContext& c) { scatter_along(c, true, false); }
 
+// ---- reductions at an index
+// -----------------------------------------------------------------------------------------
+
+View with_axis_last(const View& v, int axis) {
+  std::vector<int> order;
+  for (int d = 0; d < static_cast<int>(v.sizes.size()); ++d)
+    if (d != axis) order.push_back(d);
+  order.push_back(axis);
+  return view_permuted(v, order);
+}
+
+Ex combined(MapBuilder& m, ReduceOp op, Ex a, Ex b) {
+  return op == ReduceOp::kProd  ? a * b
+         : op == ReduceOp::kMax ? m.binary(ExprOp::kMax, a, b)
+                                : m.binary(ExprOp::kMin, a, b);
+}
+
+// Products and extremes of the elements that go to the same place; DMA accumulates sums only. Elements are sorted by
+// place, a segmented scan in logarithmically many steps combines each run, and the last of a run is written. `index`
+// and `src` [.., n]; result [.., places + 1], whose last column takes what is not the last of its run.
+View reduced_by_place(LowerContext& c, const View& index, const View& src, int64_t places, ReduceOp op) {
+  int last = static_cast<int>(index.sizes.size()) - 1;
+  int64_t n = index.sizes.back();
+  Dtype t = compute_dtype(src.dtype) == Dtype::kBool ? Dtype::kI32 : compute_dtype(src.dtype);
+  View key = c.scratch(Dtype::kI32, index.sizes), place = c.scratch(Dtype::kI32, index.sizes),
+       order = c.scratch(Dtype::kI32, index.sizes);
+  c.copy(key, index);
+  c.emit(TopKernel{key, place, order, n, false});
+  View x = c.scratch(t, index.sizes), y = c.scratch(t, index.sizes), values = c.scratch(t, index.sizes);
+  c.copy(values, src);
+  emit_gather(c, values, x, last, {order}, {}, true);
+  for (int64_t step = 1; step < n; step *= 2) {
+    auto late = [&](const View& v) { return view_sliced(v, last, step, n - step); };
+    auto early = [&](const View& v) { return view_sliced(v, last, 0, n - step); };
+    c.copy(view_sliced(y, last, 0, step), view_sliced(x, last, 0, step));
+    MapBuilder m(c, late(x).sizes);
+    Ex a = m.input(late(x));
+    Ex same = m.input(late(place)) == m.input(early(place));
+    m.output(late(y), m.select(same, combined(m, op, a, m.input(early(x))), a));
+    m.emit();
+    std::swap(x, y);
+  }
+  View target = c.scratch(Dtype::kI32, index.sizes);
+  c.copy(target, place);
+  if (n > 1) {
+    View body = view_sliced(target, last, 0, n - 1);
+    MapBuilder m(c, body.sizes);
+    Ex p = m.input(view_sliced(place, last, 0, n - 1));
+    Ex ends = p != m.input(view_sliced(place, last, 1, n - 1));
+    m.output(body, m.select(ends, p, m.constant(static_cast<double>(places), Dtype::kI32)));
+    m.emit();
+  }
+  std::vector<int64_t> sizes = index.sizes;
+  sizes.back() = places + 1;
+  View result = c.scratch(t, sizes);
+  c.fill(result, 0);
+  emit_scatter(c, result, x, last, {target}, {}, false, true);
+  return result;
+}
+
+// self[.., index, ..] combined with the elements of `src` (sizes of `index`) that go there.
+void reduce_along(LowerContext& c, int d, View index, View src, const IndexRule& rule,
+                  const std::string& reduce, bool include_self) {
+  View out = view_at_least_1d(c.out(0)), self = view_at_least_1d(c.in_unaliased(0));
+  c.copy(out, self);
+  if (view_empty(index)) return;
+  out = cut_to_index(out, index, d);
+  self = cut_to_index(self, index, d);
+  Dtype t = compute_dtype(out.dtype) == Dtype::kBool ? Dtype::kI32 : compute_dtype(out.dtype);
+  View count = c.scratch(Dtype::kI32, out.sizes), one = c.scratch(Dtype::kI32, {});
+  c.fill(count, 0);
+  c.fill(one, 1);
+  emit_scatter(c, count, view_expanded(one, index.sizes), d, {index}, {rule}, true, true);
+  const bool sums = reduce == "mean" || reduce == "sum";
+  View total;
+  if (sums) {
+    total = c.scratch(t, out.sizes);
+    c.fill(total, 0);
+    View values = c.scratch(t, index.sizes);
+    c.copy(values, src);
+    emit_scatter(c, total, values, d, {index}, {rule}, true, true);
+  } else {
+    ReduceOp op = reduce == "prod" ? ReduceOp::kProd : reduce == "amax" ? ReduceOp::kMax : ReduceOp::kMin;
+    int last = static_cast<int>(index.sizes.size()) - 1;
+    int64_t places = out.sizes[static_cast<size_t>(d)];
+    total = view_sliced(reduced_by_place(c, with_axis_last(index, d), with_axis_last(src, d), places, op),
+                        last, 0, places);
+    std::vector<int> order;  // the axis back to its place
+    for (int i = 0; i < last; ++i) order.push_back(i);
+    order.insert(order.begin() + d, last);
+    total = view_permuted(total, order);
+    MapBuilder m(c, out.sizes);
+    Ex old = m.cast(m.input(self), t), r = m.input(total);
+    m.output(out, m.select(m.input(count) == 0.0, old, include_self ? combined(m, op, old, r) : r));
+    return m.emit();
+  }
+  MapBuilder m(c, out.sizes);
+  Ex n = m.input(count), old = m.cast(m.input(self), t), sum = m.input(total);
+  if (include_self) sum = sum + old;
+  if (reduce == "mean") {
+    Ex divisor = include_self ? n + 1.0 : m.binary(ExprOp::kMax, n, m.constant(1, Dtype::kI32));
+    sum = t == Dtype::kF32 ? sum / divisor : m.binary(ExprOp::kFloorDiv, sum, divisor);
+  }
+  m.output(out, m.select(n == 0.0, old, sum));
+  m.emit();
+}
+
 template <bool value>
 void lower_scatter_reduce_string(LowerContext& c) {  // (self, dim, index, src or value, reduce)
-  if (c.str(4) != "add") c.refuse("reduce='" + c.str(4) + "' (only 'add')");
-  scatter_along(c, true, value);
+  if (c.str(4) == "add") return scatter_along(c, true, value);
+  View out = view_at_least_1d(c.out(0)), index = view_at_least_1d(c.in(2));
+  int d = dim_arg(c, 1, out);
+  View src = value ? view_expanded(scalar_of(c, 3, out.dtype), index.sizes) : source_for(c.in(3), index);
+  reduce_along(c, d, index, src, along_rule(d, out), "prod", true);
 }
 
 // (self, dim, index, src, reduce, include_self)
 void lower_scatter_reduce(LowerContext& c) {
-  std::string reduce = c.str(4);
-  bool include_self = c.flag(5), mean = reduce == "mean";
-  if (reduce != "sum" && !mean) c.refuse("reduce='" + reduce + "' (only 'sum' and 'mean')");
-  if (include_self && !mean) return scatter_along(c, true, false);
-  View index = view_at_least_1d(c.in(2)), out = view_at_least_1d(c.out(0)), self = view_at_least_1d(c.in(0));
+  if (c.str(4) == "sum" && c.flag(5)) return scatter_along(c, true, false);
+  View out = view_at_least_1d(c.out(0)), index = view_at_least_1d(c.in(2));
   int d = dim_arg(c, 1, out);
-  Dtype t = compute_dtype(out.dtype);
-  View sum = c.scratch(t, out.sizes), count = c.scratch(Dtype::kI32, out.sizes),
-       one = c.scratch(Dtype::kI32, {});
-  c.fill(sum, 0);
-  c.fill(count, 0);
-  c.fill(one, 1);
-  View src = c.scratch(t, index.sizes);
-  c.copy(src, source_for(c.in(3), index));
-  emit_scatter(c, cut_to_index(sum, index, d), src, d, {index}, {along_rule(d, sum)}, true, true);
-  emit_scatter(c, cut_to_index(count, index, d), view_expanded(one, index.sizes), d, {index},
-               {along_rule(d, count)}, true, true);
-  MapBuilder m(c, out.sizes);
-  Ex n = m.input(count), s = m.input(sum), old = m.cast(m.input(self), t);
-  Ex untouched = n == 0.0;
-  Ex total = include_self ? s + old : s;
-  if (mean) {
-    Ex divisor = include_self ? n + 1.0 : m.binary(ExprOp::kMax, n, m.constant(1, Dtype::kI32));
-    total = t == Dtype::kF32 ? total / divisor : m.binary(ExprOp::kFloorDiv, total, divisor);
-  }
-  m.output(out, m.select(untouched, old, total));
-  m.emit();
+  reduce_along(c, d, index, source_for(c.in(3), index), along_rule(d, out), c.str(4), c.flag(5));
+}
+
+void lower_index_reduce(LowerContext& c) {  // (self, dim, index, source, reduce, include_self)
+  View out = view_at_least_1d(c.out(0)), src = view_at_least_1d(c.in(3)), index = view_at_least_1d(c.in(2));
+  int d = dim_arg(c, 1, out);
+  IndexRule rule{"IndexError: index_reduce(): index {} is out of bounds for " + dimension_with_size(d, out)};
+  while (static_cast<size_t>(d) + index.sizes.size() < src.sizes.size())
+    index = view_unsqueezed(index, static_cast<int>(index.sizes.size()));
+  reduce_along(c, d, view_expanded(index, src.sizes), src, rule, c.str(4), c.flag(5));
 }
 
 void lower_take(LowerContext& c) {  // (self, index): of the flattened tensor
@@ -426,6 +522,7 @@ TRNSIM_LOWER(std::vector<LowerRow>{
     {"aten::scatter.value_reduce", lower_scatter_reduce_string<true>},
     {"aten::scatter_add", lower_scatter_add},
     {"aten::scatter_reduce.two", lower_scatter_reduce},
+    {"aten::index_reduce", lower_index_reduce},
     {"aten::take", lower_take},
     {"aten::masked_scatter", lower_masked_scatter},
 });

@@ -170,6 +170,35 @@ Matrix interpolation_matrix(int64_t in, int64_t out, Mode mode, bool align_corne
   return m;
 }
 
+// Antialiased: the filter is as wide as the step when the image shrinks, and its weights sum to 1.
+Matrix antialias_matrix(int64_t in, int64_t out, Mode mode, bool align_corners, std::optional<double> scale) {
+  Matrix m(static_cast<size_t>(in * out));
+  double step = align_corners ? (out > 1 ? static_cast<double>(in - 1) / static_cast<double>(out - 1) : 0.0)
+                : scale && *scale > 0 ? 1.0 / *scale
+                                      : static_cast<double>(in) / static_cast<double>(out);
+  const double radius = mode == Mode::kCubic ? 2 : 1;
+  double support = step >= 1 ? radius * step : radius, inverse = step >= 1 ? 1.0 / step : 1.0;
+  auto filter = [&](double x) {
+    x = std::abs(x);
+    if (mode == Mode::kLinear) return std::max(1.0 - x, 0.0);
+    const double a = -0.5;
+    if (x < 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
+    return x < 2 ? (((x - 5) * x + 8) * x - 4) * a : 0.0;
+  };
+  for (int64_t o = 0; o < out; ++o) {
+    double center = step * (static_cast<double>(o) + 0.5);
+    int64_t begin = std::max<int64_t>(static_cast<int64_t>(center - support + 0.5), 0);
+    int64_t end = std::min<int64_t>(static_cast<int64_t>(center + support + 0.5), in);
+    double total = 0;
+    for (int64_t i = begin; i < end; ++i) total += filter((static_cast<double>(i) - center + 0.5) * inverse);
+    for (int64_t i = begin; i < end && total != 0; ++i) {
+      double w = filter((static_cast<double>(i) - center + 0.5) * inverse);
+      at(m, in, o, i) = static_cast<float>(w / total);
+    }
+  }
+  return m;
+}
+
 // Weights as PyTorch's byte images have them: 16-bit fixed point of the finest step that holds the largest one. It
 // decides which way a tie rounds; FP32 holds the weights and their sums exactly.
 Matrix fixed_point(Matrix m) {
@@ -233,7 +262,7 @@ void lower_adaptive_avg_pool_backward(LowerContext& c) {  // (grad, self)
 
 // (self, output_size, [align_corners,] scales..)  and  (grad, output_size, input_size, [align_corners,]
 // scales..)
-template <size_t spatial, Mode mode, bool backward>
+template <size_t spatial, Mode mode, bool backward, bool antialias = false>
 void lower_upsample(LowerContext& c) {
   constexpr bool has_corners = mode == Mode::kLinear || mode == Mode::kCubic;
   View x = c.in(0), out = c.out(0);
@@ -248,7 +277,8 @@ void lower_upsample(LowerContext& c) {
     int scale_arg = next + static_cast<int>(i);
     std::optional<double> scale;
     if (scale_arg < c.num_args() && !c.is_none(scale_arg)) scale = c.constant_or_refuse(scale_arg, "scale");
-    Matrix m = interpolation_matrix(small.sizes[d], large.sizes[d], mode, corners, scale);
+    Matrix m = antialias ? antialias_matrix(small.sizes[d], large.sizes[d], mode, corners, scale)
+                         : interpolation_matrix(small.sizes[d], large.sizes[d], mode, corners, scale);
     if (backward) m = transposed(m, large.sizes[d], small.sizes[d]);
     matrices.push_back(std::move(m));
   }
@@ -294,6 +324,11 @@ TRNSIM_LOWER(std::vector<LowerRow>{
     {"aten::upsample_bilinear2d_backward", lower_upsample<2, Mode::kLinear, true>, const_from(4, 2)},
     {"aten::upsample_trilinear3d_backward", lower_upsample<3, Mode::kLinear, true>, const_from(4, 3)},
     {"aten::upsample_bicubic2d_backward", lower_upsample<2, Mode::kCubic, true>, const_from(4, 2)},
+    {"aten::_upsample_bilinear2d_aa", lower_upsample<2, Mode::kLinear, false, true>, const_from(3, 2)},
+    {"aten::_upsample_bicubic2d_aa", lower_upsample<2, Mode::kCubic, false, true>, const_from(3, 2)},
+    {"aten::_upsample_bilinear2d_aa_backward", lower_upsample<2, Mode::kLinear, true, true>,
+     const_from(4, 2)},
+    {"aten::_upsample_bicubic2d_aa_backward", lower_upsample<2, Mode::kCubic, true, true>, const_from(4, 2)},
 });
 
 }  // namespace

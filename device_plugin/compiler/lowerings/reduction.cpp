@@ -221,8 +221,15 @@ void lower_searchsorted(LowerContext& c, View sorted, View values, bool right) {
 }
 
 void lower_searchsorted_tensor(LowerContext& c) {
-  if (!c.is_none(5)) c.refuse("a sorter");
-  lower_searchsorted(c, c.in(0), c.in(1), c.flag(3) || c.str(4) == "right");
+  View sorted = c.in(0);
+  if (!c.is_none(5)) {  // the order that sorts the rows
+    View rows = c.scratch(sorted.dtype, sorted.sizes);
+    int last = static_cast<int>(sorted.sizes.size()) - 1;
+    IndexRule rule{"RuntimeError: torch.searchsorted(): sorter index out of range (index {})"};
+    if (!view_empty(rows)) c.emit(GatherKernel{sorted, rows, last, {c.in(5)}, true, {rule}});
+    sorted = rows;
+  }
+  lower_searchsorted(c, sorted, c.in(1), c.flag(3) || (!c.is_none(4) && c.str(4) == "right"));
 }
 void lower_bucketize(LowerContext& c) { lower_searchsorted(c, c.in(1), c.in(0), c.flag(3)); }
 
@@ -276,6 +283,53 @@ void lower_cdist(LowerContext& c) {
   m.emit();
 }
 
+// _cdist_backward(grad [b.., p, r], x1 [b.., p, d], x2 [b.., r, d], p, distance [b.., p, r]) -> gradient of x1
+void lower_cdist_backward(LowerContext& c) {
+  View out = c.out(0), g = c.in(0), a = c.in(1), b = c.in(2), distance = c.in(4);
+  double p = c.constant_or_refuse(3, "p");
+  if (view_empty(out)) return;
+  if (p == 0 || view_empty(g)) return c.fill(out, 0);
+  int rank = static_cast<int>(out.sizes.size());
+  std::vector<int64_t> domain = out.sizes;  // [b.., p, d], reduced over r
+  domain.push_back(b.sizes[b.sizes.size() - 2]);
+  auto last_two_swapped = [](const View& v) {
+    std::vector<int> order;
+    for (int d = 0; d < static_cast<int>(v.sizes.size()); ++d) order.push_back(d);
+    std::swap(order[order.size() - 1], order[order.size() - 2]);
+    return view_permuted(v, order);
+  };
+  auto over_columns = [](const View& v) { return view_unsqueezed(v, static_cast<int>(v.sizes.size()) - 1); };
+  MapBuilder m(c, domain, rank);
+  Ex d = m.row_input(a) - m.input(view_unsqueezed(last_two_swapped(b), static_cast<int>(b.sizes.size()) - 2));
+  Ex norm = m.input(over_columns(distance)), grad = m.input(over_columns(g));
+  Ex size = m.unary(ExprOp::kAbs, d), sign = m.unary(ExprOp::kSign, d);
+  Ex slope = sign;
+  if (p == kInf) {
+    slope = m.select(size == norm, sign, m.constant(0));
+  } else if (p != 1) {
+    Ex ratio = size / norm;
+    slope = sign * (p == 2 ? ratio : m.binary(ExprOp::kPow, ratio, m.constant(p - 1)));
+    slope = m.select(norm == 0.0 || d == 0.0, m.constant(0), slope);
+  }
+  m.row_output(out, m.reduce(ReduceOp::kSum, grad * slope));
+  m.emit();
+}
+
+// renorm(self, p, dim, maxnorm): slices along `dim` whose norm is larger are scaled down to it.
+void lower_renorm(LowerContext& c) {
+  View x = c.in(0);
+  if (view_empty(x)) return;
+  std::vector<int64_t> others;
+  int64_t dim = wrap_dim(c.int_arg(2), static_cast<int64_t>(x.sizes.size()));
+  for (int64_t d = 0; d < static_cast<int64_t>(x.sizes.size()); ++d)
+    if (d != dim) others.push_back(d);
+  ReduceMap m(c, 0, others, false);
+  Ex norm = p_norm(m, c.constant_or_refuse(1, "p")), limit = m.m.cast(m.m.row_operand(3), Dtype::kF32);
+  Ex factor = m.m.select(norm > limit, limit / (norm + 1e-7), m.m.constant(1));
+  m.m.output(m.r.full(c.out(0)), m.f32() * factor);
+  m.m.emit();
+}
+
 TRNSIM_LOWER(std::vector<LowerRow>{
     {"aten::sum", lower_sum<-1>},
     {"aten::sum.dim_IntList", lower_sum<1>},
@@ -321,6 +375,8 @@ TRNSIM_LOWER(std::vector<LowerRow>{
     {"aten::bucketize.Scalar", lower_bucketize},
     {"aten::histc", lower_histc, const_arg(2) | const_arg(3)},
     {"aten::_cdist_forward", lower_cdist, const_arg(2)},
+    {"aten::_cdist_backward", lower_cdist_backward, const_arg(3)},
+    {"aten::renorm", lower_renorm, const_arg(1)},
 });
 
 }  // namespace

@@ -204,6 +204,68 @@ void lower_border_pad(LowerContext& c) {  // (self, padding)
   }
 }
 
+// Adds the gradient of the padding to the elements that it repeats; `axis` shrinks from `g` to `out`.
+void unpad_axis(LowerContext& c, const View& out, const View& g, int axis, int64_t before, int64_t after,
+                Border border) {
+  size_t d = static_cast<size_t>(axis);
+  int64_t n = out.sizes[d];
+  int64_t crop_before = std::max<int64_t>(-before, 0), crop_after = std::max<int64_t>(-after, 0);
+  before = std::max<int64_t>(before, 0);
+  after = std::max<int64_t>(after, 0);
+  if (crop_before || crop_after) c.fill(out, 0);
+  int64_t inner = n - crop_before - crop_after;
+  c.copy(view_sliced(out, axis, crop_before, inner), view_sliced(g, axis, before, inner));
+  auto add = [&](View target, const View& part) {
+    if (view_empty(target)) return;
+    MapBuilder m(c, target.sizes);
+    m.output(target, m.input(target) + m.input(part));
+    m.emit();
+  };
+  auto edge = [&](int64_t at, int64_t count, int64_t target) {
+    View part = view_sliced(g, axis, at, count);
+    if (border == Border::kReflect) {  // mirrored: no element is met twice
+      View t = view_sliced(out, axis, target, count);
+      t.strides[d] = -t.strides[d];
+      return add(t, part);
+    }
+    for (int64_t i = 0; i < count; ++i) add(view_sliced(out, axis, target, 1), view_sliced(part, axis, i, 1));
+  };
+  bool reflect = border == Border::kReflect;
+  if (before > 0) edge(0, before, reflect ? before : 0);
+  if (after > 0) edge(before + inner, after, reflect ? n - 2 : n - 1);
+}
+
+template <Border border>
+void lower_border_pad_backward(LowerContext& c) {  // (grad, self, padding)
+  View g = c.in(0), out = c.out(0);
+  if (view_empty(out)) return;
+  if (view_empty(g)) return c.fill(out, 0);
+  Pads pads(c.ints(2), out.sizes.size());
+  // FP32 between the axes, so that sums round once.
+  View sum = c.scratch(compute_dtype(g.dtype), g.sizes);
+  c.copy(sum, g);
+  for (size_t d = 0; d < out.sizes.size(); ++d) {
+    if (!pads.before[d] && !pads.after[d]) continue;
+    std::vector<int64_t> sizes = sum.sizes;
+    sizes[d] = out.sizes[d];
+    View next = c.scratch(sum.dtype, sizes);
+    unpad_axis(c, next, sum, static_cast<int>(d), pads.before[d], pads.after[d], border);
+    sum = next;
+  }
+  c.copy(out, sum);
+}
+
+// Channels [g, n] become [n, g].
+void lower_channel_shuffle(LowerContext& c) {  // (self, groups)
+  View x = c.in_unaliased(0), out = c.out(0);
+  if (view_empty(out)) return;
+  int64_t groups = c.int_arg(1), each = x.sizes[1] / groups;
+  View src = view_split_dim(x, 1, each), dst = view_split_dim(out, 1, groups);
+  std::swap(src.sizes[1], src.sizes[2]);
+  std::swap(src.strides[1], src.strides[2]);
+  c.copy(dst, src);
+}
+
 // ---- writing into a view
 // ----------------------------------------------------------------------------------------
 
@@ -434,6 +496,12 @@ TRNSIM_LOWER(std::vector<LowerRow>{
     {"aten::replication_pad1d", lower_border_pad<Border::kReplicate>},
     {"aten::replication_pad2d", lower_border_pad<Border::kReplicate>},
     {"aten::replication_pad3d", lower_border_pad<Border::kReplicate>},
+    {"aten::reflection_pad1d_backward", lower_border_pad_backward<Border::kReflect>},
+    {"aten::reflection_pad2d_backward", lower_border_pad_backward<Border::kReflect>},
+    {"aten::reflection_pad3d_backward", lower_border_pad_backward<Border::kReflect>},
+    {"aten::replication_pad1d_backward", lower_border_pad_backward<Border::kReplicate>},
+    {"aten::replication_pad2d_backward", lower_border_pad_backward<Border::kReplicate>},
+    {"aten::replication_pad3d_backward", lower_border_pad_backward<Border::kReplicate>},
     {"aten::slice_scatter", lower_slice_scatter},
     {"aten::select_scatter", lower_select_scatter},
     {"aten::diagonal_scatter", lower_diagonal_scatter},
@@ -443,6 +511,8 @@ TRNSIM_LOWER(std::vector<LowerRow>{
     {"aten::unfold_backward", lower_unfold_backward},
     {"aten::pixel_shuffle", lower_pixel_shuffle<true>},
     {"aten::pixel_unshuffle", lower_pixel_shuffle<false>},
+    {"aten::channel_shuffle", lower_channel_shuffle},
+    {"aten::native_channel_shuffle", lower_channel_shuffle},
     {"aten::im2col", lower_im2col},
     {"aten::col2im", lower_col2im},
 });

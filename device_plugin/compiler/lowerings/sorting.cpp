@@ -195,6 +195,106 @@ void lower_scan(LowerContext& c) {
   emit_scan(c, c.in(0), c.out(0), c.int_arg(1), op);
 }  // (self, dim, dtype)
 
+// (self, dim) -> (values, indices): the last element that equals the running extreme, or the last NaN.
+template <ReduceOp op>
+void lower_cumulative_extreme(LowerContext& c) {
+  View x = view_at_least_1d(c.in_unaliased(0)), values = view_at_least_1d(c.out(0)),
+       indices = view_at_least_1d(c.out(1));
+  if (view_empty(x)) return;
+  int d = dim_of(c, 1, x);
+  View best =
+      c.scratch(compute_dtype(x.dtype) == Dtype::kBool ? Dtype::kI32 : compute_dtype(x.dtype), x.sizes);
+  emit_scan(c, x, best, d, op);
+  View hit = c.scratch(Dtype::kI32, x.sizes);
+  MapBuilder m(c, x.sizes);
+  Ex v = m.input(x), b = m.input(best);
+  Ex same = v == b;
+  if (v.dtype == Dtype::kF32) same = same || m.unary(ExprOp::kIsNan, v);
+  m.output(hit, m.select(same, m.iota(d), m.constant(0, Dtype::kI32)));
+  m.emit();
+  emit_scan(c, hit, indices, d, ReduceOp::kMax);
+  c.copy(values, best);
+}
+
+// The elements at `at` of the last axis; a gather keeps the type of its source.
+void take_along(LowerContext& c, const View& src, const View& out, const View& at) {
+  View taken = c.scratch(src.dtype, at.sizes);
+  c.emit(GatherKernel{src, taken, static_cast<int>(src.sizes.size()) - 1, {at}, true, {}});
+  c.copy(out, taken);
+}
+
+// (self, dim, keepdim) -> (values, indices): the value of the longest run of the sorted row, the smallest one of
+// several; its last position.
+void lower_mode(LowerContext& c) {
+  View x = view_at_least_1d(c.in(0));
+  int d = dim_of(c, 1, x);
+  View row = axis_last(x, d);
+  View values = result_row(c.out(0), x.sizes.size(), d), indices = result_row(c.out(1), x.sizes.size(), d);
+  if (view_empty(x)) return;
+  int last = static_cast<int>(row.sizes.size()) - 1;
+  int64_t n = row.sizes.back();
+  View sorted = c.scratch(row.dtype, row.sizes), order = c.scratch(Dtype::kI32, row.sizes);
+  emit_top(c, row, sorted, order, n, false);
+  // Where the run of each element begins: the running maximum of the positions of first elements.
+  View first = c.scratch(Dtype::kI32, row.sizes), begin = c.scratch(Dtype::kI32, row.sizes);
+  c.fill(view_sliced(first, last, 0, 1), 0);
+  if (n > 1) {
+    View target = view_sliced(first, last, 1, n - 1);
+    MapBuilder m(c, target.sizes);
+    Ex a = m.input(view_sliced(sorted, last, 1, n - 1)), b = m.input(view_sliced(sorted, last, 0, n - 1));
+    m.output(target, m.select(a != b, m.iota(last) + 1.0, m.constant(0, Dtype::kI32)));
+    m.emit();
+  }
+  c.emit(ScanKernel{first, begin, last, ReduceOp::kMax});
+  View length = c.scratch(Dtype::kI32, row.sizes);
+  MapBuilder m(c, row.sizes);
+  m.output(length, m.iota(last) - m.input(begin));
+  m.emit();
+  std::vector<int64_t> one = row.sizes;
+  one.back() = 1;
+  View at = c.scratch(Dtype::kI32, one);
+  emit_top(c, length, View{}, at, 1, true);
+  take_along(c, sorted, values, at);
+  take_along(c, order, indices, at);
+}
+
+// The lower median of the elements that are numbers: NaN sorts behind them, and they are counted. Rows of NaN alone
+// give their first one.
+void nanmedian(LowerContext& c, const View& row, const View& values, const View& indices) {
+  int last = static_cast<int>(row.sizes.size()) - 1;
+  int64_t n = row.sizes.back();
+  View sorted = c.scratch(row.dtype, row.sizes), order = c.scratch(Dtype::kI32, row.sizes);
+  emit_top(c, row, sorted, order, n, false);
+  std::vector<int64_t> kept(row.sizes.begin(), row.sizes.end() - 1), one = row.sizes;
+  one.back() = 1;
+  View at = c.scratch(Dtype::kI32, one);
+  MapBuilder m(c, row.sizes, last);
+  Ex numbers = m.cast(!m.unary(ExprOp::kIsNan, m.input(row)), Dtype::kI32);
+  Ex middle = m.binary(ExprOp::kMax, m.reduce(ReduceOp::kSum, numbers) - 1.0, m.constant(0, Dtype::kI32));
+  m.row_output(*view_reshaped(at, kept), m.binary(ExprOp::kShr, middle, m.constant(1, Dtype::kI32)));
+  m.emit();
+  take_along(c, sorted, values, at);
+  if (indices.buffer >= 0) take_along(c, order, indices, at);
+}
+
+void lower_nanmedian(LowerContext& c) {  // (self)
+  View x = c.in(0);
+  if (view_empty(x) || !isa::is_float(x.dtype)) return lower_median(c);
+  View s = c.scratch(x.dtype, x.sizes), value = c.scratch(x.dtype, {1});
+  c.copy(s, x);
+  nanmedian(c, *view_reshaped(s, {x.numel()}), value, View{});
+  c.copy(c.out(0), view_selected(value, 0, 0));
+}
+
+void lower_nanmedian_dim(LowerContext& c) {  // (self, dim, keepdim) -> (values, indices)
+  View x = view_at_least_1d(c.in(0));
+  if (!isa::is_float(x.dtype)) return lower_median_dim(c);
+  int d = dim_of(c, 1, x);
+  if (view_empty(x)) return;
+  nanmedian(c, axis_last(x, d), result_row(c.out(0), x.sizes.size(), d),
+            result_row(c.out(1), x.sizes.size(), d));
+}
+
 // (self, dim): every prefix relative to its own maximum, so that no small term underflows. Quadratic in the
 // row.
 void lower_logcumsumexp(LowerContext& c) {
@@ -228,6 +328,11 @@ TRNSIM_LOWER(std::vector<LowerRow>{
     {"aten::kthvalue", lower_kthvalue},
     {"aten::median", lower_median},
     {"aten::median.dim", lower_median_dim},
+    {"aten::nanmedian", lower_nanmedian},
+    {"aten::nanmedian.dim", lower_nanmedian_dim},
+    {"aten::mode", lower_mode},
+    {"aten::cummax", lower_cumulative_extreme<ReduceOp::kMax>},
+    {"aten::cummin", lower_cumulative_extreme<ReduceOp::kMin>},
     {"aten::cumsum", lower_scan<ReduceOp::kSum>},
     {"aten::cumprod", lower_scan<ReduceOp::kProd>},
     {"aten::logcumsumexp", lower_logcumsumexp},

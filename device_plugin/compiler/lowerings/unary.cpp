@@ -129,6 +129,7 @@ TRNSIM_LOWER(std::vector<LowerRow>{
        return p.type == Dtype::kBool ? p[0] : p.map.unary(ExprOp::kSign, p[0]);
      }>},
     {"aten::square", pointwise<[](Pointwise& p) { return p[0] * p[0]; }>},
+    {"aten::conj_physical", lower_cast_copy},
     {"aten::positive", pointwise<[](Pointwise& p) { return p[0]; }>},
     {"aten::clone", lower_cast_copy},
     {"aten::_to_copy", lower_cast_copy},

@@ -1,0 +1,16 @@
+// A complex tensor as two real ones.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace trnsim::aten {
+
+struct Pair {
+  at::Tensor re, im;
+};
+
+Pair pair_of(const at::Tensor& t);  // of a real tensor too; resolves conjugation and negation
+at::Tensor complex_of(const at::Tensor& re, const at::Tensor& im);  // new memory; equal real types
+inline at::Tensor complex_of(const Pair& p) { return complex_of(p.re, p.im); }
+
+}  // namespace trnsim::aten

@@ -1,0 +1,102 @@
+#include "device_plugin/aten/composite_kernel.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/native/Resize.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+
+#include "device_plugin/aten/call.h"
+#include "device_plugin/aten/device_use.h"
+#include "device_plugin/aten/fallback.h"
+#include "device_plugin/aten/graph_recorder.h"
+#include "device_plugin/aten/plan.h"
+#include "device_plugin/aten/trial.h"
+
+namespace trnsim::aten {
+namespace {
+
+constexpr size_t kMaxAccepted = 4096;  // keys of calls kept per overload
+
+bool takes_complex(const Call& call) {
+  return std::any_of(call.tensors.begin(), call.tensors.end(),
+                     [](const at::Tensor* t) { return t->is_complex() || t->is_neg(); });
+}
+
+}  // namespace
+
+std::vector<Composites> composite_tables() {
+  return {indexing_composites(), set_composites(),     nn_composites(),      sampling_composites(),
+          linalg_composites(),   special_composites(), fourier_composites(), eigen_composites()};
+}
+
+void run_composite(const c10::KernelFunction& function, const Overload& overload,
+                   const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack, size_t begin) {
+  c10::Stack inner;
+  inner.reserve(overload.sources.size());
+  for (const int16_t source : overload.sources) {
+    if (source < 0)
+      inner.emplace_back();
+    else
+      inner.push_back((*stack)[begin + static_cast<size_t>(source)]);
+  }
+  function.callBoxed(op, keys, &inner);
+  for (size_t r = 0; r < overload.written.size(); ++r) {
+    const at::Tensor out = (*stack)[begin + static_cast<size_t>(overload.written[r])].toTensor();
+    const at::Tensor result = inner[r].toTensor();
+    if (overload.is_out) at::native::resize_output(out, result.sizes());
+    if (!out.is_same(result)) out.copy_(result);
+    inner[r] = out;
+  }
+  note_executed(overload.functional);
+  stack->resize(begin);
+  for (c10::IValue& v : inner) stack->push_back(std::move(v));
+}
+
+bool CompositeKernel::accepted_before(uint64_t hash) {
+  std::lock_guard lock(checked_->mutex);
+  return checked_->calls.count(hash) != 0;
+}
+
+void CompositeKernel::note_accepted(uint64_t hash) {
+  std::lock_guard lock(checked_->mutex);
+  if (checked_->calls.size() >= kMaxAccepted) checked_->calls.clear();
+  checked_->calls.insert(hash);
+}
+
+void CompositeKernel::check(const c10::OperatorHandle& op, const Call& call, const c10::Stack& stack,
+                            size_t begin) const {
+  // A trial of a random operator would move the state of the CPU's generator.
+  if (options_.trial == Trial::kCpu && overload_->generator < 0)
+    check_as_cpu(op, *overload_, call, stack, begin, /*suspected=*/false);
+  if (options_.trial != Trial::kShapes) return;
+  try {
+    meta_results(op, call, stack, begin);
+  } catch (const c10::NotImplementedError&) {
+  }
+}
+
+void CompositeKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack) {
+  const DeviceUse use;
+  const Overload& overload = *overload_;
+  const size_t begin = stack->size() - overload.kinds.size();
+  refuse_while_recording(overload.name.c_str(), "it is a composition of other operators");
+  {
+    Call call(overload, *stack, begin);
+    call.read();
+    if (!options_.complex && (takes_complex(call) || call.unsupported != nullptr)) {
+      run_on_host(op, stack,
+                  call.unsupported != nullptr ? call.unsupported : "the hardware has no complex type",
+                  FallbackKind::kUnsupported);
+      return;
+    }
+    const uint64_t hash = hash_of(call.key);
+    if (!accepted_before(hash)) {
+      check(op, call, *stack, begin);
+      note_accepted(hash);
+    }
+  }
+  run_composite(function_, overload, op, keys, stack, begin);
+}
+
+}  // namespace trnsim::aten

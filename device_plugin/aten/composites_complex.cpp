@@ -1,0 +1,384 @@
+// Complex tensors as pairs of real ones. The hardware has no complex type: an operator on complex operands is made of
+// operators on their parts, which lie next to each other in memory.
+#include <ATen/ExpandUtils.h>
+#include <ATen/ScalarOps.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/_conj.h>
+#include <ATen/ops/_neg_view.h>
+#include <ATen/ops/atan2.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/hypot.h>
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/result_type.h>
+#include <ATen/ops/select_backward.h>
+#include <ATen/ops/slice_backward.h>
+#include <ATen/ops/view_as_complex_native.h>
+#include <ATen/ops/view_as_real.h>
+#include <ATen/ops/view_as_real_native.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros_like.h>
+#include <torch/library.h>
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "device_plugin/aten/complex_pair.h"
+#include "device_plugin/aten/composite_kernel.h"
+
+namespace trnsim::aten {
+
+using at::Tensor;
+
+Pair pair_of(const Tensor& t) {
+  if (t.is_neg()) {
+    const Pair p = pair_of(at::_neg_view(t));
+    return {p.re.neg(), p.im.neg()};
+  }
+  if (!t.is_complex()) return {t, at::zeros_like(t)};
+  if (t.is_conj()) {
+    const Pair p = pair_of(at::_conj(t));
+    return {p.re, p.im.neg()};
+  }
+  const Tensor parts = at::view_as_real(t);
+  return {parts.select(-1, 0), parts.select(-1, 1)};
+}
+
+Tensor complex_of(const Tensor& re, const Tensor& im) {
+  Tensor result = at::empty(re.sizes(), re.options().dtype(c10::toComplexType(re.scalar_type())));
+  const Tensor parts = at::view_as_real(result);
+  parts.select(-1, 0).copy_(re);
+  parts.select(-1, 1).copy_(im);
+  return result;
+}
+
+namespace {
+
+// Both operands of an operator, in the real type of their common one.
+struct Operands {
+  Operands(const Tensor& x, const Tensor& y) {
+    const c10::ScalarType common = at::result_type(x, y);
+    type = c10::toRealValueType(common);
+    const c10::Device device = x.is_cpu() ? y.device() : x.device();
+    auto part = [&](const Tensor& t) {
+      const Pair p = pair_of(t);
+      return Pair{p.re.to(device, type), p.im.to(device, type)};
+    };
+    a = part(x);
+    b = part(y);
+  }
+  c10::ScalarType type;
+  Pair a, b;
+};
+
+Tensor number(const at::Scalar& s) { return at::native::wrapped_scalar_tensor(s); }
+
+Pair times(const Pair& a, const Pair& b) { return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re}; }
+Pair scaled(const Pair& p, const at::Scalar& s) {
+  if (!s.isComplex()) return {p.re * s, p.im * s};
+  const auto c = s.toComplexDouble();
+  return {p.re * c.real() - p.im * c.imag(), p.re * c.imag() + p.im * c.real()};
+}
+
+Tensor plus(const Tensor& x, const Tensor& y, const at::Scalar& alpha) {
+  const Operands o(x, y);
+  const Pair b = alpha.equal(1) ? o.b : scaled(o.b, alpha);
+  return complex_of(o.a.re + b.re, o.a.im + b.im);
+}
+Tensor plus_scalar(const Tensor& x, const at::Scalar& y, const at::Scalar& alpha) {
+  return plus(x, number(y), alpha);
+}
+
+Tensor minus(const Tensor& x, const Tensor& y, const at::Scalar& alpha) {
+  const Operands o(x, y);
+  const Pair b = alpha.equal(1) ? o.b : scaled(o.b, alpha);
+  return complex_of(o.a.re - b.re, o.a.im - b.im);
+}
+Tensor minus_scalar(const Tensor& x, const at::Scalar& y, const at::Scalar& alpha) {
+  return minus(x, number(y), alpha);
+}
+
+Tensor product_of(const Tensor& x, const Tensor& y) {
+  const Operands o(x, y);
+  if (!y.is_complex()) return complex_of(o.a.re * o.b.re, o.a.im * o.b.re);
+  if (!x.is_complex()) return complex_of(o.a.re * o.b.re, o.a.re * o.b.im);
+  return complex_of(times(o.a, o.b));
+}
+Tensor product_of_scalar(const Tensor& x, const at::Scalar& y) { return product_of(x, number(y)); }
+
+// By the larger part of the divisor, so that squares neither overflow nor vanish.
+Pair quotient(const Pair& a, const Pair& b) {
+  const Tensor scale = at::maximum(b.re.abs(), b.im.abs());
+  const Tensor re = b.re / scale, im = b.im / scale;
+  const Tensor norm = (re * re + im * im) * scale;
+  return {(a.re * re + a.im * im) / norm, (a.im * re - a.re * im) / norm};
+}
+
+Tensor quotient_of(const Tensor& x, const Tensor& y) {
+  const Operands o(x, y);
+  if (!y.is_complex()) return complex_of(o.a.re / o.b.re, o.a.im / o.b.re);
+  return complex_of(quotient(o.a, o.b));
+}
+Tensor quotient_of_scalar(const Tensor& x, const at::Scalar& y) { return quotient_of(x, number(y)); }
+
+Tensor reciprocal(const Tensor& x) {
+  const Pair p = pair_of(x);
+  return complex_of(quotient({at::ones_like(p.re), at::zeros_like(p.re)}, p));
+}
+
+Tensor negative(const Tensor& x) {
+  const Pair p = pair_of(x);
+  return x.is_complex() ? complex_of(p.re.neg(), p.im.neg()) : p.re.neg();
+}
+
+Tensor clone(const Tensor& x, std::optional<at::MemoryFormat> /*format*/) {
+  const Pair p = pair_of(x);
+  return x.is_complex() ? complex_of(p) : p.re.clone();
+}
+
+Tensor conj_physical(const Tensor& x) {
+  const Pair p = pair_of(x);
+  return x.is_complex() ? complex_of(p.re, p.im.neg()) : p.re.clone();
+}
+
+Tensor absolute(const Tensor& x) {
+  const Pair p = pair_of(x);
+  return at::hypot(p.re, p.im);
+}
+
+Tensor angle(const Tensor& x) {
+  const Pair p = pair_of(x);
+  return at::atan2(p.im, p.re);
+}
+
+Tensor sign(const Tensor& x) {
+  const Pair p = pair_of(x);
+  const Tensor size = at::hypot(p.re, p.im), none = size.eq(0);
+  return complex_of(at::where(none, p.re, p.re / size), at::where(none, p.im, p.im / size));
+}
+
+Pair rotated(const Tensor& size, const Tensor& angle) { return {size * angle.cos(), size * angle.sin()}; }
+
+Tensor exponential(const Tensor& x) {
+  const Pair p = pair_of(x);
+  return complex_of(rotated(p.re.exp(), p.im));
+}
+
+Tensor logarithm(const Tensor& x) {
+  const Pair p = pair_of(x);
+  return complex_of(at::hypot(p.re, p.im).log(), at::atan2(p.im, p.re));
+}
+
+Tensor filled(const Tensor& self, const at::Scalar& value) {
+  const auto c = value.toComplexDouble();
+  const auto options = self.options().dtype(c10::toRealValueType(self.scalar_type()));
+  return complex_of(at::full(self.sizes(), c.real(), options), at::full(self.sizes(), c.imag(), options));
+}
+Tensor zero(const Tensor& self) { return filled(self, 0); }
+
+Tensor same_values(const Tensor& x, const Tensor& y) {
+  const Operands o(x, y);
+  return o.a.re.eq(o.b.re).logical_and(o.a.im.eq(o.b.im));
+}
+Tensor same_values_scalar(const Tensor& x, const at::Scalar& y) { return same_values(x, number(y)); }
+Tensor other_values(const Tensor& x, const Tensor& y) { return same_values(x, y).logical_not(); }
+Tensor other_values_scalar(const Tensor& x, const at::Scalar& y) { return other_values(x, number(y)); }
+
+Tensor choose(const Tensor& condition, const Tensor& x, const Tensor& y) {
+  const Operands o(x, y);
+  return complex_of(at::where(condition, o.a.re, o.b.re), at::where(condition, o.a.im, o.b.im));
+}
+
+Tensor is_nan(const Tensor& x) {
+  const Pair p = pair_of(x);
+  return p.re.isnan().logical_or(p.im.isnan());
+}
+
+// What treats both parts alike, with the arguments of the real operator.
+template <class F>
+Tensor each_part(const Tensor& x, F f) {
+  const Pair p = pair_of(x);
+  return complex_of(f(p.re), f(p.im));
+}
+
+Tensor sum(const Tensor& x, at::OptionalIntArrayRef dim, bool keepdim,
+           std::optional<c10::ScalarType> /*dtype*/) {
+  return each_part(x, [&](const Tensor& t) { return t.sum(dim, keepdim); });
+}
+Tensor sum_all(const Tensor& x, std::optional<c10::ScalarType> /*dtype*/) {
+  return each_part(x, [&](const Tensor& t) { return t.sum(); });
+}
+Tensor mean(const Tensor& x, at::OptionalIntArrayRef dim, bool keepdim,
+            std::optional<c10::ScalarType> /*dtype*/) {
+  return each_part(x, [&](const Tensor& t) { return t.mean(dim, keepdim); });
+}
+Tensor mean_all(const Tensor& x, std::optional<c10::ScalarType> /*dtype*/) {
+  return each_part(x, [&](const Tensor& t) { return t.mean(); });
+}
+
+Tensor constant_pad(const Tensor& x, at::IntArrayRef pad, const at::Scalar& value) {
+  const auto c = value.toComplexDouble();
+  const Pair p = pair_of(x);
+  return complex_of(at::constant_pad_nd(p.re, pad, c.real()), at::constant_pad_nd(p.im, pad, c.imag()));
+}
+
+Tensor slice_backward(const Tensor& grad, at::IntArrayRef sizes, int64_t dim, int64_t start, int64_t end,
+                      int64_t step) {
+  return each_part(grad,
+                   [&](const Tensor& t) { return at::slice_backward(t, sizes, dim, start, end, step); });
+}
+Tensor select_backward(const Tensor& grad, at::IntArrayRef sizes, int64_t dim, int64_t index) {
+  return each_part(grad, [&](const Tensor& t) { return at::select_backward(t, sizes, dim, index); });
+}
+
+Tensor concatenated(at::TensorList tensors, int64_t dim) {
+  std::vector<Tensor> re, im;
+  c10::ScalarType type = c10::ScalarType::Undefined;
+  for (const Tensor& t : tensors)
+    type = type == c10::ScalarType::Undefined
+               ? c10::toRealValueType(t.scalar_type())
+               : c10::promoteTypes(type, c10::toRealValueType(t.scalar_type()));
+  for (const Tensor& t : tensors) {
+    const Pair p = pair_of(t);
+    re.push_back(p.re.to(type));
+    im.push_back(p.im.to(type));
+  }
+  return complex_of(at::cat(re, dim), at::cat(im, dim));
+}
+
+Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index) {
+  return each_part(x, [&](const Tensor& t) { return t.index_select(dim, index); });
+}
+Tensor flip(const Tensor& x, at::IntArrayRef dims) {
+  return each_part(x, [&](const Tensor& t) { return t.flip(dims); });
+}
+Tensor roll(const Tensor& x, at::IntArrayRef shifts, at::IntArrayRef dims) {
+  return each_part(x, [&](const Tensor& t) { return t.roll(shifts, dims); });
+}
+Tensor repeat(const Tensor& x, at::IntArrayRef repeats) {
+  return each_part(x, [&](const Tensor& t) { return t.repeat(repeats); });
+}
+Tensor lower_triangle(const Tensor& x, int64_t diagonal) {
+  return each_part(x, [&](const Tensor& t) { return t.tril(diagonal); });
+}
+Tensor upper_triangle(const Tensor& x, int64_t diagonal) {
+  return each_part(x, [&](const Tensor& t) { return t.triu(diagonal); });
+}
+
+// Four real products; those with a part that is zero are left out.
+template <class F>
+Tensor product(const Tensor& x, const Tensor& y, F f) {
+  const Operands o(x, y);
+  if (!y.is_complex()) return complex_of(f(o.a.re, o.b.re), f(o.a.im, o.b.re));
+  if (!x.is_complex()) return complex_of(f(o.a.re, o.b.re), f(o.a.re, o.b.im));
+  return complex_of(f(o.a.re, o.b.re) - f(o.a.im, o.b.im), f(o.a.re, o.b.im) + f(o.a.im, o.b.re));
+}
+Tensor matrix_product(const Tensor& x, const Tensor& y) {
+  return product(x, y, [](const Tensor& a, const Tensor& b) { return a.mm(b); });
+}
+Tensor batched_product(const Tensor& x, const Tensor& y) {
+  return product(x, y, [](const Tensor& a, const Tensor& b) { return a.bmm(b); });
+}
+Tensor vector_product(const Tensor& x, const Tensor& y) {
+  return product(x, y, [](const Tensor& a, const Tensor& b) { return a.mv(b); });
+}
+Tensor inner_product(const Tensor& x, const Tensor& y) {
+  return product(x, y, [](const Tensor& a, const Tensor& b) { return a.dot(b); });
+}
+
+// ---- made from real tensors
+// ----------------------------------------------------------------------------------------
+Tensor complex_from_parts(const Tensor& re, const Tensor& im) {
+  const auto parts = at::expand_outplace(re, im);
+  return complex_of(*std::get<0>(parts), *std::get<1>(parts));
+}
+Tensor& complex_from_parts_out(const Tensor& re, const Tensor& im, Tensor& out) {
+  TORCH_CHECK(re.scalar_type() == im.scalar_type(), "Expected object of scalar type ", re.scalar_type(),
+              " but got scalar type ", im.scalar_type(), " for second argument");
+  TORCH_CHECK(c10::isFloatingType(re.scalar_type()) && re.scalar_type() != at::kBFloat16,
+              "Expected both inputs to be Half, Float or Double tensors but got ", re.scalar_type(), " and ",
+              im.scalar_type());
+  TORCH_CHECK(out.scalar_type() == c10::toComplexType(re.scalar_type()), "Expected object of scalar type ",
+              c10::toComplexType(re.scalar_type()), " but got scalar type ", out.scalar_type(),
+              " for argument 'out'");
+  const Tensor result = complex_from_parts(re, im);
+  at::native::resize_output(out, result.sizes());
+  return out.copy_(result);
+}
+Tensor& polar_out(const Tensor& size, const Tensor& angle, Tensor& out) {
+  const Pair p = rotated(size, angle);
+  return complex_from_parts_out(p.re, p.im, out);
+}
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("view_as_real", &at::native::view_as_real);
+  m.impl("view_as_complex", &at::native::view_as_complex);
+  m.impl("complex.out", &complex_from_parts_out);
+  m.impl("polar.out", &polar_out);
+}
+
+}  // namespace
+
+const c10::KernelFunction* complex_form(const std::string& functional) {
+  static const auto* forms = [] {
+    auto* map = new std::unordered_map<std::string, c10::KernelFunction>;
+    const Composites rows = {
+        composite("aten::add.Tensor", &plus),
+        composite("aten::add.Scalar", &plus_scalar),
+        composite("aten::sub.Tensor", &minus),
+        composite("aten::sub.Scalar", &minus_scalar),
+        composite("aten::mul.Tensor", &product_of),
+        composite("aten::mul.Scalar", &product_of_scalar),
+        composite("aten::div.Tensor", &quotient_of),
+        composite("aten::div.Scalar", &quotient_of_scalar),
+        composite("aten::reciprocal", &reciprocal),
+        composite("aten::neg", &negative),
+        composite("aten::clone", &clone),
+        composite("aten::conj_physical", &conj_physical),
+        composite("aten::_conj_physical", &conj_physical),
+        composite("aten::abs", &absolute),
+        composite("aten::angle", &angle),
+        composite("aten::sgn", &sign),
+        composite("aten::exp", &exponential),
+        composite("aten::log", &logarithm),
+        composite("aten::fill.Scalar", &filled),
+        composite("aten::zero", &zero),
+        composite("aten::eq.Tensor", &same_values),
+        composite("aten::eq.Scalar", &same_values_scalar),
+        composite("aten::ne.Tensor", &other_values),
+        composite("aten::ne.Scalar", &other_values_scalar),
+        composite("aten::where.self", &choose),
+        composite("aten::isnan", &is_nan),
+        composite("aten::sum", &sum_all),
+        composite("aten::sum.dim_IntList", &sum),
+        composite("aten::mean", &mean_all),
+        composite("aten::mean.dim", &mean),
+        composite("aten::constant_pad_nd", &constant_pad),
+        composite("aten::slice_backward", &slice_backward),
+        composite("aten::select_backward", &select_backward),
+        composite("aten::cat", &concatenated),
+        composite("aten::index_select", &index_select),
+        composite("aten::flip", &flip),
+        composite("aten::roll", &roll),
+        composite("aten::repeat", &repeat),
+        composite("aten::tril", &lower_triangle),
+        composite("aten::triu", &upper_triangle),
+        composite("aten::mm", &matrix_product),
+        composite("aten::bmm", &batched_product),
+        composite("aten::mv", &vector_product),
+        composite("aten::dot", &inner_product),
+    };
+    for (const CompositeRow& row : rows) map->emplace(row.name, row.function);
+    return map;
+  }();
+  const auto it = forms->find(functional);
+  return it == forms->end() ? nullptr : &it->second;
+}
+
+}  // namespace trnsim::aten

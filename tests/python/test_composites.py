@@ -1,0 +1,241 @@
+"""Operators made of other operators, at sizes beyond PyTorch's samples: more rows than partitions, odd and prime lengths,
+empty results, values that decide the shape. Everything runs on the device."""
+
+import pytest
+import torch
+
+import trnsim
+
+
+@pytest.fixture(autouse=True)
+def nothing_on_the_host():
+    trnsim.reset_report()
+    yield
+    assert trnsim.fallbacks() == []
+
+
+def both(function, *tensors):
+    """The function on the device and on the CPU."""
+    return function(*(t.to("neuron") for t in tensors)), function(*tensors)
+
+
+def assert_same(function, *tensors, **tolerance):
+    actual, expected = both(function, *tensors)
+    torch.testing.assert_close(torch.utils._pytree.tree_map(lambda t: t.cpu(), actual), expected, **tolerance)
+
+
+def random(*sizes, seed=0):
+    return torch.randn(*sizes, generator=torch.Generator().manual_seed(seed))
+
+
+def whole(high, *sizes, seed=0):
+    return torch.randint(0, high, sizes, generator=torch.Generator().manual_seed(seed))
+
+
+# ---- shapes that depend on values
+@pytest.mark.parametrize("sizes", [(), (1,), (300,), (129, 7), (3, 0, 4), (5, 6, 7)])
+def test_positions(sizes):
+    x = whole(3, *sizes)
+    assert_same(torch.nonzero, x)
+    assert_same(torch.argwhere, x)
+    assert_same(lambda t: t[t > 1], x)
+    assert_same(lambda t: torch.masked_select(t, t > 5), x)  # nothing
+    assert_same(lambda t: torch.nonzero_static(t, size=4, fill_value=-7), x)
+
+
+def test_sets():
+    x = whole(40, 3, 301)
+    assert_same(lambda t: torch.unique(t, return_inverse=True, return_counts=True), x)
+    assert_same(lambda t: torch.unique_consecutive(t, return_inverse=True, return_counts=True), x // 30)
+    assert_same(lambda t: torch.unique(t, dim=0, return_inverse=True, return_counts=True), whole(2, 200, 3))
+    assert_same(lambda t: torch.unique(t, dim=1), whole(2, 3, 131))
+    assert_same(torch.unique, torch.tensor([True, False, True]))
+    assert_same(torch.unique, torch.empty(0))
+
+
+def test_counts():
+    x = whole(50, 1000)
+    assert_same(torch.bincount, x)
+    assert_same(lambda t, w: torch.bincount(t, w, minlength=77), x, torch.ones(1000))
+    assert_same(lambda t: torch.repeat_interleave(t), whole(4, 200))
+    assert_same(lambda t: torch.histogram(t, 13, range=(-2.0, 2.0)).hist, random(999))
+    with pytest.raises(RuntimeError, match="non-negative"):
+        torch.bincount(torch.tensor([-1], device="neuron"))
+    with pytest.raises(RuntimeError, match="can not be negative"):
+        torch.repeat_interleave(torch.tensor([1, -1], device="neuron"))
+
+
+@pytest.mark.parametrize("row, col, offset", [(5, 5, 0), (150, 3, -20), (3, 150, 40), (4, 4, 9), (0, 3, 0)])
+def test_triangles(row, col, offset):
+    for function in (torch.tril_indices, torch.triu_indices):
+        assert torch.equal(function(row, col, offset, device="neuron").cpu(), function(row, col, offset))
+
+
+# ---- reductions at an index
+@pytest.mark.parametrize("reduce", ["prod", "amin", "amax", "mean", "sum"])
+@pytest.mark.parametrize("include_self", [True, False])
+def test_reductions_at_an_index(reduce, include_self):
+    index = whole(11, 333, 5)
+    assert_same(
+        lambda x, i, s: x.scatter_reduce(0, i, s, reduce, include_self=include_self),
+        random(13, 5), index, random(333, 5, seed=1) * 0.3 + 1, rtol=2e-5, atol=1e-5,
+    )  # fmt: skip
+    if reduce != "sum":
+        assert_same(
+            lambda x, i, s: x.index_reduce(1, i, s, reduce, include_self=include_self),
+            random(3, 13, 2), whole(13, 200), random(3, 200, 2, seed=1) * 0.3 + 1, rtol=2e-5, atol=1e-5,
+        )  # fmt: skip
+
+
+def test_an_index_beyond_the_places_is_an_error():
+    x, index = torch.zeros(4, device="neuron"), torch.tensor([0, 4], device="neuron")
+    with pytest.raises(RuntimeError, match="index 4 is out of bounds for dimension 0 with size 4"):
+        x.scatter_reduce(0, index, torch.ones(2, device="neuron"), "amax").cpu()
+
+
+# ---- order
+def test_running_extremes_and_modes():
+    x = whole(9, 150, 37).float()
+    for function in (torch.cummax, torch.cummin):
+        assert_same(lambda t, f=function: f(t, 1), x)
+        assert_same(lambda t, f=function: f(t, 0), torch.where(x == 4, torch.nan, x))
+    assert_same(lambda t: torch.mode(t, 1).values, x)
+    assert_same(lambda t: torch.nanmedian(t, 1).values, torch.where(x == 4, torch.nan, x))
+
+
+def test_integers_without_common_divisors():
+    pair = torch.tensor([2**31 - 1, 1836311903, 0, 0, -12, 46341]), torch.tensor([2, 1134903170, 5, 0, 18, -46340])
+    assert_same(torch.gcd, *(t.int() for t in pair))
+    assert_same(torch.lcm, whole(200, 300, seed=1).int(), whole(200, 300, seed=2).int())
+
+
+def test_parts_of_numbers():
+    x = torch.tensor([0.0, 1.0, -1.0, 0.75, 3e38, -1e-37, 2.0**-126, float("inf"), 65504.0])
+    assert_same(torch.frexp, x)
+    finite = x[x.isfinite()]
+    assert_same(torch.nextafter, finite, -finite.flip(0))
+
+
+# ---- complex numbers and Fourier transforms
+@pytest.mark.parametrize("n", [1, 2, 7, 127, 360, 1009, 1031, 4096])
+def test_transforms(n):
+    x = random(2, n)
+    close = {"rtol": 1e-4, "atol": 2e-5 * n**0.5}
+    assert_same(torch.fft.fft, x, **close)
+    assert_same(lambda t: torch.fft.irfft(torch.fft.rfft(t), n=n), x, **close)
+    assert_same(lambda t: torch.fft.ifft(torch.fft.fft(t)).abs(), x, **close)
+
+
+def test_transforms_of_planes_and_their_gradients():
+    def gradient(t):
+        t = t.detach().requires_grad_()
+        (torch.fft.rfft2(t).abs() ** 2).sum().backward()
+        return t.grad
+
+    assert_same(gradient, random(6, 10), rtol=1e-4, atol=1e-2)
+    assert_same(lambda t: torch.stft(t, 16, window=torch.hann_window(16, device=t.device), return_complex=True),
+                random(200), rtol=1e-4, atol=1e-4)  # fmt: skip
+
+
+def test_complex_arithmetic():
+    a, b = torch.complex(random(130, 5), random(130, 5, seed=1)), torch.complex(random(130, 5, seed=2), random(5))
+    for function in (torch.add, torch.sub, torch.mul, torch.div, torch.eq):
+        assert_same(function, a, b)
+        assert_same(function, a, b.real)
+    for function in (torch.abs, torch.angle, torch.conj, torch.neg, torch.exp, torch.sgn, torch.sum, torch.view_as_real):
+        assert_same(function, a)
+    assert_same(lambda t: (2 - 3j) * t.conj() + 1j, a)
+    assert_same(lambda s, t: s @ t.mT.conj(), a, b)
+    assert_same(lambda t: t.mean(0), a)
+    assert_same(lambda t: t.imag.clone(), a)
+    assert_same(lambda t: torch.cat([t, t.conj()]), a)
+    c = a.clone().to("neuron")
+    c[3:] = 7 + 1j
+    c.mul_(2)
+    assert torch.equal(c.cpu()[3:], torch.full_like(a[3:], 14 + 2j)) and torch.equal(c.cpu()[:3], a[:3] * 2)
+
+
+# ---- matrices
+def matrix(n, batch=()):
+    return random(*batch, n, n) + 2 * n**0.5 * torch.eye(n)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 33])
+def test_factorizations(n):
+    a = matrix(n, (2,))
+    close = {"rtol": 1e-4, "atol": 1e-4}
+    assert_same(lambda t: torch.linalg.cholesky(t @ t.mT), a, **close)
+    assert_same(torch.linalg.lu, a, **close)
+    assert_same(torch.linalg.qr, a, **close)
+    assert_same(torch.linalg.inv, a, **close)
+    assert_same(torch.linalg.slogdet, a, **close)
+    assert_same(torch.linalg.eigvalsh, a + a.mT, **close)
+    assert_same(torch.linalg.svdvals, a, **close)
+    assert_same(torch.linalg.pinv, a, **close)
+    assert_same(lambda t: torch.linalg.solve(t, t[..., :1]), a, **close)
+    assert_same(lambda t: torch.matrix_exp(t / n), a, **close)
+
+
+def test_decompositions_give_the_matrix_back():
+    for sizes in [(7, 3), (3, 7), (2, 40, 40), (1, 5)]:
+        a = random(*sizes).to("neuron")
+        for full in (False, True):
+            u, s, vh = torch.linalg.svd(a, full_matrices=full)
+            k = s.shape[-1]
+            torch.testing.assert_close((u[..., :k] * s.unsqueeze(-2)) @ vh[..., :k, :], a, rtol=1e-4, atol=1e-4)
+            for side in (u, vh.mT):
+                eye = torch.eye(side.shape[-1]).expand(*side.shape[:-2], -1, -1)
+                torch.testing.assert_close((side.mT @ side).cpu(), eye, rtol=0, atol=1e-4)
+    rank_one = torch.ones(4, 3, device="neuron")
+    u, s, vh = torch.linalg.svd(rank_one)
+    torch.testing.assert_close(s.cpu(), torch.tensor([12**0.5, 0, 0]), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close((u.mT @ u).cpu(), torch.eye(4), rtol=0, atol=1e-5)
+
+
+def test_matrices_without_a_factorization():
+    with pytest.raises(torch.linalg.LinAlgError, match="not positive-definite"):
+        torch.linalg.cholesky(torch.tensor([[1.0, 2.0], [2.0, 1.0]], device="neuron"))
+    with pytest.raises(torch.linalg.LinAlgError, match="singular"):
+        torch.linalg.inv(torch.ones(3, 3, device="neuron"))
+    assert torch.linalg.det(torch.ones(3, 3, device="neuron")).item() == 0
+
+
+# ---- special functions over their range, against float64
+RANGES = {
+    "lgamma": (-9.7, 60), "digamma": (0.01, 60), "erfinv": (-0.999999, 0.999999), "i0": (-20, 20), "i1e": (-40, 40),
+    "special.bessel_j0": (-60, 60), "special.bessel_j1": (-60, 60), "special.bessel_y0": (0.01, 60),
+    "special.bessel_y1": (0.05, 60), "special.modified_bessel_k0": (0.01, 30), "special.modified_bessel_k1": (0.01, 30),
+    "special.airy_ai": (-12, 12), "special.ndtri": (1e-30, 0.9999), "special.log_ndtr": (-30, 8),
+    "special.i0e": (-80, 80), "special.spherical_bessel_j0": (-20, 20),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RANGES)
+def test_special_functions(name):
+    function = torch
+    for part in name.split("."):
+        function = getattr(function, part)
+    low, high = RANGES[name]
+    x = torch.linspace(low, high, 400)
+    exact = function(x.double())
+    torch.testing.assert_close(function(x.to("neuron")).cpu().double(), exact, rtol=3e-6, atol=1e-5)
+
+
+def test_zeta_functions():
+    x, q = torch.meshgrid(torch.tensor([1.0, 1.5, 2, 3, 10, 21]), torch.linspace(-4.75, 30, 140), indexing="ij")
+    actual = torch.special.zeta(x.to("neuron"), q.to("neuron")).cpu().double()
+    exact = torch.special.zeta(x.double(), q.double())
+    nearest = (q.double() - q.round()).abs().where(q < 0, 1.0) ** -x.double()  # the largest term
+    good = (actual == exact) | (actual.isnan() & exact.isnan()) | ((actual - exact).abs() <= 3e-6 * (exact.abs() + nearest))
+    assert good.all()
+    for n in (0, 1, 2, 5):
+        p = torch.linspace(0.3, 40, 200)
+        actual = torch.special.polygamma(n, p.to("neuron")).cpu().double()
+        torch.testing.assert_close(actual, torch.special.polygamma(n, p.double()), rtol=3e-6, atol=1e-6)
+
+
+def test_incomplete_gamma_functions():
+    a, x = torch.meshgrid(torch.logspace(-2, 3, 25), torch.logspace(-2, 3, 25), indexing="ij")
+    for function in (torch.special.gammainc, torch.special.gammaincc):
+        actual = function(a.to("neuron"), x.to("neuron")).cpu()
+        torch.testing.assert_close(actual.double(), function(a.double(), x.double()), rtol=5e-5, atol=1e-5)
