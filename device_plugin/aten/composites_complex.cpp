@@ -22,6 +22,7 @@
 #include <ATen/ops/view_as_real.h>
 #include <ATen/ops/view_as_real_native.h>
 #include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <torch/library.h>
 
@@ -181,6 +182,14 @@ Tensor filled(const Tensor& self, const at::Scalar& value) {
   return complex_of(at::full(self.sizes(), c.real(), options), at::full(self.sizes(), c.imag(), options));
 }
 Tensor zero(const Tensor& self) { return filled(self, 0); }
+
+Tensor new_zeros(const Tensor& self, at::IntArrayRef sizes, std::optional<c10::ScalarType> dtype,
+                 std::optional<c10::Layout> /*layout*/, std::optional<c10::Device> /*device*/,
+                 std::optional<bool> /*pin_memory*/) {
+  const c10::ScalarType type = dtype.value_or(self.scalar_type());
+  const Tensor zeros = at::zeros(sizes, self.options().dtype(c10::toRealValueType(type)));
+  return c10::isComplexType(type) ? complex_of(zeros, zeros) : zeros;
+}
 
 Tensor same_values(const Tensor& x, const Tensor& y) {
   const Operands o(x, y);
@@ -349,6 +358,7 @@ const c10::KernelFunction* complex_form(const std::string& functional) {
         composite("aten::log", &logarithm),
         composite("aten::fill.Scalar", &filled),
         composite("aten::zero", &zero),
+        composite("aten::new_zeros", &new_zeros),
         composite("aten::eq.Tensor", &same_values),
         composite("aten::eq.Scalar", &same_values_scalar),
         composite("aten::ne.Tensor", &other_values),

@@ -19,6 +19,7 @@
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
+#include <c10/util/Exception.h>
 #include <c10/util/accumulate.h>
 
 #include <cmath>
@@ -176,10 +177,10 @@ std::tuple<Tensor, Tensor, Tensor> svd(const Tensor& self, bool full_matrices, b
   const int64_t m = self.size(-2), n = self.size(-1), k = std::min(m, n);
   const std::vector<int64_t> batch = batch_of(self);
   const int64_t rows = full_matrices ? m : k, columns = full_matrices ? n : k;
-  const Tensor none = at::empty({0}, self.options());
+  auto none = [&] { return at::empty({0}, self.options()); };
   if (self.numel() == 0) {
     const Tensor s = at::empty(with(batch, {k}), self.options());
-    if (!compute_uv) return {none, s, none};
+    if (!compute_uv) return {none(), s, none()};
     auto eye = [&](int64_t size, std::initializer_list<int64_t> sizes) {
       return at::eye(size, self.options())
           .expand(with(batch, {size, size}))
@@ -193,7 +194,7 @@ std::tuple<Tensor, Tensor, Tensor> svd(const Tensor& self, bool full_matrices, b
   const Tensor flat = flat_batch(tall ? self : self.mT());
   const Svd d = decomposed(flat, compute_uv, full_matrices);
   const Tensor s = d.s.reshape(with(batch, {k}));
-  if (!compute_uv) return {none, s, none};
+  if (!compute_uv) return {none(), s, none()};
   const Tensor u = tall ? d.u : d.v, vh = (tall ? d.v : d.u).mT();
   return {u.reshape(with(batch, {m, rows})), s, vh.reshape(with(batch, {columns, n}))};
 }
@@ -204,15 +205,28 @@ std::tuple<Tensor, Tensor, Tensor> svd(const Tensor& self, bool full_matrices, b
 std::tuple<Tensor, Tensor, Tensor, Tensor> lstsq(const Tensor& self, const Tensor& b,
                                                  std::optional<double> rcond,
                                                  std::optional<c10::string_view> driver) {
+  const int64_t less = self.dim() - b.dim();
+  TORCH_CHECK(self.dim() >= 2, "torch.linalg.lstsq: input must have at least 2 dimensions.");
+  TORCH_CHECK(b.dim() >= 1, "torch.linalg.lstsq: other must have at least 1 dimension.");
+  TORCH_CHECK(self.scalar_type() == b.scalar_type(),
+              "torch.linalg.lstsq: Expected input and other to have the same dtype, but got input's dtype ",
+              self.scalar_type(), " and other's dtype ", b.scalar_type());
+  TORCH_CHECK(0 <= less && less <= 1,
+              "torch.linalg.lstsq: input.dim() must be greater or equal to other.dim() and (input.dim() - "
+              "other.dim()) <= 1");
+  TORCH_CHECK(self.size(-2) == b.size(less == 0 ? -2 : -1),
+              "torch.linalg.lstsq: input.size(-2) should match other.size(", less == 0 ? "-2)" : "-1)");
   const int64_t m = self.size(-2), n = self.size(-1), k = std::min(m, n);
   const bool vector = self.dim() - 1 == b.dim() &&
                       b.sizes().equals(self.sizes().slice(0, static_cast<size_t>(self.dim() - 1)));
   const Tensor right = vector ? b.unsqueeze(-1) : b;
   const c10::string_view how = driver.value_or("gelsy");
+  TORCH_CHECK(how == "gels" || how == "gelsy" || how == "gelsd" || how == "gelss",
+              "torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)");
   const double limit = rcond.value_or(1.1920928955078125e-07 * static_cast<double>(std::max(m, n)));
   auto [u, s, vh] = at::_linalg_svd(self, false, true);
   const std::vector<int64_t> batch = batch_of(self);
-  const Tensor none = at::empty({0}, self.options());
+  auto none = [&] { return at::empty({0}, self.options()); };
   Tensor rank = at::zeros(batch, self.options().dtype(at::kLong)), kept;
   if (k > 0) {
     kept = s.gt(s.amax(-1, true) * limit);
@@ -225,12 +239,12 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> lstsq(const Tensor& self, const Tenso
     const Tensor inverse = at::where(kept, 1 / s, at::zeros_like(s)).unsqueeze(-1);
     x = at::matmul(vh.mT(), inverse * at::matmul(u.mT(), right));
   }
-  Tensor residuals = none;
+  Tensor residuals = none();
   if (m > n && how != "gelsy" && k > 0 && rank.eq(n).all().item<bool>())
     residuals = (at::matmul(self, x) - right).square().sum(-2);
   const bool ranked = how != "gels", values = how == "gelsd" || how == "gelss";
   return {vector ? x.squeeze(-1) : x, residuals, ranked ? rank : at::empty({0}, rank.options()),
-          values ? s : none};
+          values ? s : none()};
 }
 
 }  // namespace

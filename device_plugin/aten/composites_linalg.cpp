@@ -216,9 +216,9 @@ Tensor permutation(const Tensor& pivots, int64_t rows, const at::TensorOptions& 
 
 Three unpacked_lu(const Tensor& lu, const Tensor& pivots, bool unpack_data, bool unpack_pivots) {
   const int64_t m = lu.size(-2), n = lu.size(-1), k = std::min(m, n);
-  const Tensor none = at::empty({0}, lu.options());
-  Tensor p = unpack_pivots ? permutation(pivots, m, lu.options()) : none;
-  if (!unpack_data) return {p, none, none};
+  auto none = [&] { return at::empty({0}, lu.options()); };
+  Tensor p = unpack_pivots ? permutation(pivots, m, lu.options()) : none();
+  if (!unpack_data) return {p, none(), none()};
   const Tensor l = lu.slice(-1, 0, k).tril(-1) + at::eye(m, k, lu.options());
   return {p, l, lu.slice(-2, 0, k).triu()};
 }
@@ -245,18 +245,14 @@ Tensor linalg_lu_solve(const Tensor& lu, const Tensor& pivots, const Tensor& b, 
   return lu_solved(lu, pivots, b, left, adjoint);
 }
 
-// The gradients of PyTorch expect the factors of the transpose when the matrix is contiguous.
-bool factors_transpose(const Tensor& a) { return a.is_contiguous(); }
-Three lu_for_gradients(const Tensor& a) { return lu_factored(factors_transpose(a) ? a.mT() : a, true); }
-
 Four solve_ex(const Tensor& a, const Tensor& b, bool left, bool check_errors) {
-  auto [lu, pivots, info] = lu_for_gradients(a);
+  auto [lu, pivots, info] = lu_factored(a, true);
   if (check_errors) at::_linalg_check_errors(info, "torch.linalg.solve_ex", a.dim() == 2);
   // One vector per matrix: b lacks the last axis.
   const bool vector =
       b.dim() == 1 ||
       (a.dim() - 1 == b.dim() && b.sizes().equals(a.sizes().slice(0, static_cast<size_t>(a.dim() - 1))));
-  const Tensor x = lu_solved(lu, pivots, vector ? b.unsqueeze(-1) : b, left, factors_transpose(a));
+  const Tensor x = lu_solved(lu, pivots, vector ? b.unsqueeze(-1) : b, left, false);
   return {vector ? x.squeeze(-1) : x, lu, pivots, info};
 }
 
@@ -273,14 +269,17 @@ Tensor swap_sign(const Tensor& pivots, const Tensor& like) {
   return (1 - 2 * pivots.ne(still).sum(-1).remainder(2)).to(like.scalar_type());
 }
 
+// The gradients of determinants expect the factors of the transpose when the matrix is contiguous.
+Three lu_of_determinant(const Tensor& a) { return lu_factored(a.is_contiguous() ? a.mT() : a, true); }
+
 Three det(const Tensor& a) {
-  auto [lu, pivots, info] = lu_for_gradients(a);
+  auto [lu, pivots, info] = lu_of_determinant(a);
   const Tensor diagonal = lu.diagonal(0, -2, -1);
   return {diagonal.prod(-1) * swap_sign(pivots, a), lu, pivots};
 }
 
 Four slogdet(const Tensor& a) {
-  auto [lu, pivots, info] = lu_for_gradients(a);
+  auto [lu, pivots, info] = lu_of_determinant(a);
   const Tensor diagonal = lu.diagonal(0, -2, -1);
   return {diagonal.sign().prod(-1) * swap_sign(pivots, a), diagonal.abs().log().sum(-1), lu, pivots};
 }

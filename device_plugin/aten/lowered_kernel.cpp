@@ -553,9 +553,12 @@ void record(Recorder& recorder, const c10::OperatorHandle& op, const Overload& o
 }
 
 // Complex numbers take part, or a negation that arose from them.
-bool is_complex(const Call& call) {
-  return call.unsupported != nullptr || std::any_of(call.tensors.begin(), call.tensors.end(),
-                                                    [](const at::Tensor* t) { return t->is_complex(); });
+bool is_complex(const Call& call, const Plan& plan) {
+  return call.unsupported != nullptr ||
+         std::any_of(call.tensors.begin(), call.tensors.end(),
+                     [](const at::Tensor* t) { return t->is_complex(); }) ||
+         std::any_of(plan.results.begin(), plan.results.end(),
+                     [](const TensorMeta& r) { return c10::isComplexType(r.dtype); });
 }
 
 }  // namespace
@@ -576,7 +579,7 @@ void LoweredKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySe
   std::shared_ptr<Plan> plan = plans_->find(call.key, hash);
   if (plan == nullptr) plan = plans_->insert(call.key, hash, make_plan(op, overload, call, *stack, begin));
   if (plan->kind == Plan::Kind::kFallback) {
-    if (is_complex(call)) {
+    if (is_complex(call, *plan)) {
       if (const c10::KernelFunction* form = complex_form(overload.functional)) {
         run_composite(*form, overload, op, keys, stack, begin);
         return;
