@@ -10,7 +10,6 @@ from torch import nn
 from torch.nn import functional as F
 from twins import assert_close, assert_same_step, on_device, to_device, train
 
-HOST = {"aten::_ctc_loss", "aten::_ctc_loss_backward", "aten::_ctc_loss.Tensor", "aten::_ctc_loss_backward.Tensor"}
 RATE = 16000
 MELS = 80
 CHUNK = 16  # frames after the convolutions that a streaming step sees together
