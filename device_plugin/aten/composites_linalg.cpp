@@ -363,8 +363,9 @@ Tensor linalg_ormqr(const Tensor& self, const Tensor& tau, const Tensor& other, 
 // -----------------------------------------------------------------------------------------------------
 // Taylor's series of the matrix halved until its norm is small enough, and as many squarings, each of which doubles the
 // error.
-Tensor matrix_exp(const Tensor& self) {
-  if (self.numel() == 0) return self.clone();
+Tensor matrix_exp(const Tensor& given) {
+  if (given.numel() == 0) return given.clone();
+  const Tensor self = given.to(at::kFloat);
   const auto norm = self.abs().sum(-2).max().item<double>();
   constexpr double largest = 3;
   const int squarings = std::isfinite(norm) && norm > largest
@@ -375,7 +376,7 @@ Tensor matrix_exp(const Tensor& self) {
   Tensor sum = one + a / static_cast<double>(terms);
   for (int k = terms - 1; k >= 1; --k) sum = one + at::matmul(a, sum) / static_cast<double>(k);
   for (int i = 0; i < squarings; ++i) sum = at::matmul(sum, sum);
-  return sum;
+  return sum.to(given.scalar_type());
 }
 
 }  // namespace

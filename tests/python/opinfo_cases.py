@@ -34,7 +34,7 @@ def base_name(operator: str) -> str:
 HOST_ARGUMENTS = {"tensor_split"}
 
 # Which of equal elements comes first is open: the position of `dim` among the arguments, and whether it may be missing.
-TIES = {"argsort": 0, "kthvalue": 1, "msort": None, "sort": 0, "topk": 1}
+TIES = {"argsort": 0, "kthvalue": 1, "mode": 0, "msort": None, "sort": 0, "topk": 1}
 
 # Decompositions whose vectors have no sign of their own; their samples bring a function of what does not depend on it.
 UP_TO_SIGN = {"linalg.eigh", "linalg.svd", "svd"}
