@@ -9,6 +9,9 @@ import warnings
 import pytest
 import torch
 
+# Every program that the compiler emits must be clean; set the variable to run without.
+os.environ.setdefault("TRNSIM_CHECK", "strict")
+
 warnings.filterwarnings("ignore", message="neuron: int64")
 warnings.filterwarnings("ignore", message="neuron: float64")
 
