@@ -40,14 +40,14 @@ def work() -> None:
     cases = {str(case): case for case in conformance.all_cases()}
     for line in sys.stdin:
         name = line.strip()
-        start = time.monotonic()
+        start, excused = time.monotonic(), False
         try:
             outcome = conformance.run_case(cases[name])
-            result, detail = outcome.result, outcome.detail
+            result, detail, excused = outcome.result, outcome.detail, outcome.excused_only
         except Exception as e:  # a fault of the harness must not end the sweep
             result, detail = "error", f"{type(e).__name__}: {e}"
-        row = {"case": name, "result": result, "detail": detail[:600], "seconds": round(time.monotonic() - start, 3)}
-        out.write(json.dumps(row) + "\n")
+        row = {"case": name, "result": result, "detail": detail[:600], "excused": excused}
+        out.write(json.dumps({**row, "seconds": round(time.monotonic() - start, 3)}) + "\n")
 
 
 class Worker:
@@ -272,7 +272,8 @@ def main() -> int:
     print("\n".join(summary(judged)))
     frozen = conformance.read_frozen()
     native = {name for name, row in judged.items() if row["result"] == "native"}
-    lost = sorted((frozen & judged.keys()) - native)
+    kept = {name for name, row in judged.items() if row["result"] == "skipped" or row.get("excused")}
+    lost = sorted((frozen & judged.keys()) - native - kept)
     for name in lost:
         print(f"no longer native: {name}: {judged[name]['result']}: {judged[name]['detail'].splitlines()[0:1]}")
     print(f"{len(native - frozen)} native cases are new" + ("" if options.freeze else "; --freeze adds them"))
