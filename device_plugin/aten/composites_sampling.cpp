@@ -112,8 +112,8 @@ Pooled fractional_max_pool(const Tensor& self, at::IntArrayRef kernel, at::IntAr
   Tensor places = at::zeros({batch, channels, 1, 1}, integers(self));
   for (int64_t d = 0; d < spatial; ++d) {
     const auto axis = static_cast<size_t>(d);
-    // In two dimensions the first sample is that of the width.
-    const Tensor sample = samples.select(-1, spatial == 2 ? 1 - d : d);
+    // In two dimensions the first sample is that of the width. There may be samples for more planes than there are.
+    const Tensor sample = samples.slice(0, 0, batch).select(-1, spatial == 2 ? 1 - d : d);
     const int64_t in = x.size(2 + d), out = output_size[axis], window = kernel[axis];
     const Tensor along =
         fractional_begins(sample, in, out, window).unsqueeze(-1) + at::arange(window, integers(self));
