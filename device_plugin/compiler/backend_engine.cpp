@@ -2,12 +2,13 @@
 //
 // Several engines can run the same elementwise instruction. The choice is a list scheduling in program order:
 // every tile carries the estimated time at which its contents are ready and the engine that made them, and an
-// instruction goes to the engine with the earliest estimated finish. Handing a tile to another engine costs a
-// semaphore round trip, so a short chain stays on one engine and independent work spreads out.
+// instruction goes to the engine with the earliest estimated finish; times are those of sim/cost. Handing a tile to
+// another engine costs a semaphore round trip, so a short chain stays on one engine and independent work spreads out.
 #include <algorithm>
 #include <array>
 
 #include "device_plugin/compiler/backend.h"
+#include "device_plugin/compiler/cost.h"
 #include "device_plugin/compiler/error.h"
 
 namespace trnsim::compiler {
@@ -17,11 +18,6 @@ using isa::Opcode;
 using isa::Space;
 
 namespace {
-
-constexpr double kHandoffNs = 100;
-constexpr double kDmaLatencyNs = 2000;
-constexpr double kDmaBytesPerNs = 180;
-constexpr double kTableLoadNs = 1300;
 
 bool uses_psum(const Instruction& i) {
   return i.dst.space == Space::kPsum || i.src0.space == Space::kPsum || i.src1.space == Space::kPsum;
@@ -92,31 +88,6 @@ Engines legal_engines(const Instruction& i) {
   }
 }
 
-double compute_cost_ns(const Instruction& i, Engine e) {
-  const Access& shape = i.src0.present() ? i.src0 : i.dst;
-  double n = static_cast<double>(std::max(shape.free_elements(), i.dst.free_elements()));
-  bool narrow = i.dst.present() && isa::dtype_bytes(i.dst.dtype) <= 2;
-  switch (e) {
-    case Engine::kTensor:
-      return 64 + n * (i.src0.dtype == Dtype::kF32 ? 1.7 : 0.42);
-    case Engine::kVector:
-      if (i.opcode == Opcode::kReciprocal) return 64 + 6.25 * n;
-      if (i.opcode == Opcode::kCopy || i.opcode == Opcode::kTensorScalar) {
-        return 64 + n * (uses_psum(i) ? 1.04 : narrow ? 0.27 : 0.52);
-      }
-      return 64 + 1.04 * n;
-    case Engine::kScalar:
-      return 100 + 0.85 * n;
-    default:
-      return 107 + 1.0 * n;
-  }
-}
-
-double dma_cost_ns(const Instruction& i) {
-  double bytes = static_cast<double>(i.dst.elements()) * static_cast<double>(isa::dtype_bytes(i.dst.dtype));
-  return kDmaLatencyNs + bytes / kDmaBytesPerNs;
-}
-
 struct TileState {
   double ready = 0;  // contents written
   double free = 0;   // last reader done
@@ -125,12 +96,22 @@ struct TileState {
 
 struct Scheduler {
   TileProgram& program;
+  const config::Config& config;
   std::vector<TileState> tiles, tensors;
   std::array<double, isa::kNumEngines> engine_free{};
   std::array<double, isa::kNumEngines> busy{};
-  std::array<double, isa::kNumDmaQueues> queue_free{};
+  double port_free = 0;  // of the SBUF port that GpSimd and Vector's fast modes share
+  double dma_free = 0;
+  double handoff_ns;
+  int table_set = -1;
 
-  explicit Scheduler(TileProgram& p) : program(p), tiles(p.tiles.size()), tensors(p.program.tensors.size()) {}
+  explicit Scheduler(TileProgram& p)
+      : program(p),
+        config(target_config(p.program.target)),
+        tiles(p.tiles.size()),
+        tensors(p.program.tensors.size()) {
+    handoff_ns = config.semaphore.visible_ns + config.semaphore.wake_ns;
+  }
 
   TileState& state(const Access& a) { return a.space == Space::kHbm ? tensors[a.tensor] : tiles[a.tensor]; }
 
@@ -140,8 +121,9 @@ struct Scheduler {
     double t = 0;
     for (int k = 0; k < n; ++k) {
       const TileState& s = state(*operands[k].access);
-      double ready = operands[k].write ? std::max(s.ready, s.free) : s.ready;
-      if (s.engine >= 0 && s.engine != static_cast<int8_t>(e)) ready += kHandoffNs;
+      // Writes of one tile mostly fill different parts of it; those that do not read it too, or share an engine.
+      double ready = operands[k].write ? s.free : s.ready;
+      if (s.engine >= 0 && s.engine != static_cast<int8_t>(e)) ready += handoff_ns;
       t = std::max(t, ready);
     }
     return t;
@@ -152,12 +134,31 @@ struct Scheduler {
     int n = list_operands(i, operands);
     for (int k = 0; k < n; ++k) {
       TileState& s = state(*operands[k].access);
-      s.free = std::max(s.free, finish);
       if (operands[k].write) {
-        s.ready = finish;
+        s.ready = std::max(s.ready, finish);
         s.engine = engine;
+      } else {
+        s.free = std::max(s.free, finish);
       }
     }
+  }
+
+  struct Slot {
+    double start = 0;
+    ComputeTime time;
+    int table = -1;  // activation tables that the engine holds afterwards
+  };
+  Slot slot(Instruction& i, Engine e) {
+    Slot s;
+    s.time = compute_time(i, e, config);
+    s.start = std::max(engine_free[static_cast<size_t>(e)], operands_ready(i, e));
+    if (s.time.shared_port_ns > 0) s.start = std::max(s.start, port_free);
+    s.table = table_set;
+    if (e == Engine::kScalar && i.opcode == Opcode::kActivation && isa::act_table_set(i.func) != table_set) {
+      s.table = isa::act_table_set(i.func);
+      s.start += config.scalar.table_load_ns;
+    }
+    return s;
   }
 
   // `fixed`: the engine is chosen already; `repeats`: how often the instruction runs.
@@ -169,20 +170,27 @@ struct Scheduler {
       legal = legal_engines(i);
     }
     Engine best = legal.list[0];
-    double best_finish = 0;
-    for (int k = 0; k < legal.count; ++k) {
-      Engine e = legal.list[k];
-      double finish =
-          std::max(engine_free[static_cast<int>(e)], operands_ready(i, e)) + compute_cost_ns(i, e);
-      if (k == 0 || finish < best_finish) {
-        best = e;
-        best_finish = finish;
-      }
+    Slot chosen = slot(i, best);
+    for (int k = 1; k < legal.count; ++k) {
+      const Slot s = slot(i, legal.list[static_cast<size_t>(k)]);
+      if (s.start + s.time.latency_ns >= chosen.start + chosen.time.latency_ns) continue;
+      best = legal.list[static_cast<size_t>(k)];
+      chosen = s;
     }
     i.engine = best;
-    engine_free[static_cast<int>(best)] = best_finish;
-    busy[static_cast<int>(best)] += repeats * compute_cost_ns(i, best);
-    retire(i, static_cast<int8_t>(best), best_finish);
+    const auto e = static_cast<size_t>(best);
+    engine_free[e] = chosen.start + chosen.time.issue_ns;
+    busy[e] += repeats * chosen.time.issue_ns;
+    if (chosen.time.shared_port_ns > 0) port_free = chosen.start + chosen.time.shared_port_ns;
+    table_set = chosen.table;
+    retire(i, static_cast<int8_t>(best), chosen.start + chosen.time.latency_ns);
+  }
+
+  // Transfers share the DMA engines in program order.
+  void transfer(Instruction& i) {
+    const TransferTime t = transfer_time(i, config);
+    dma_free = std::max(dma_free, operands_ready(i, Engine::kSync)) + t.service_ns;
+    retire(i, static_cast<int8_t>(Engine::kSync), dma_free + t.latency_ns);
   }
 };
 
@@ -224,9 +232,7 @@ void choose_engines(TileProgram& program) {
       continue;
     }
     if (copy == kCopySecond) second.push_back(i.engine);
-    // Estimated only; the queue is chosen below.
-    double start = s.operands_ready(i, Engine::kSync);
-    s.retire(i, static_cast<int8_t>(Engine::kSync), start + dma_cost_ns(i));
+    s.transfer(i);
   }
 
   // Loads go out on the Sync stream. A store waits for its data, so it goes out on the least busy other
@@ -237,7 +243,7 @@ void choose_engines(TileProgram& program) {
     if (s.busy[static_cast<int>(e)] < s.busy[static_cast<int>(store_stream)]) store_stream = e;
   }
   // GpSimd issues software descriptors (gather, scatter) on queues of its own.
-  constexpr int kLoadQueues = 6, kStoreQueues = 6, kSoftwareQueues = 4;
+  constexpr int kLoadQueues = 1, kStoreQueues = 4, kSoftwareQueues = 4;
   int next_load = 0, next_store = 0, next_software = 0;
   int loop_load = 0, loop_store = 0, loop_software = 0;
   copy = -1;

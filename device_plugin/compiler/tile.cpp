@@ -240,6 +240,14 @@ void TileBuilder::dma(const Access& dst, const Access& src) {
   i.src0 = src;
   emit(std::move(i));
 }
+void TileBuilder::load_transposed(const Access& dst_sbuf, const Access& src_hbm) {
+  Instruction i;
+  i.opcode = Opcode::kDmaTranspose;
+  i.engine = Engine::kSync;
+  i.dst = dst_sbuf;
+  i.src0 = src_hbm;
+  emit(std::move(i));
+}
 void TileBuilder::load(const Access& dst_sbuf, const Access& src_hbm) { dma(dst_sbuf, src_hbm); }
 void TileBuilder::store(const Access& dst_hbm, const Access& src_sbuf) { dma(dst_hbm, src_sbuf); }
 

@@ -58,6 +58,8 @@ class TileBuilder {
   void load(const Access& dst_sbuf, const Access& src_hbm);
   void store(const Access& dst_hbm, const Access& src_sbuf);
   void dma(const Access& dst, const Access& src);  // HBM -> HBM, SBUF -> SBUF
+  // dst [F, P] = transpose of src_hbm [P, F...], 2- or 4-byte elements of one dtype.
+  void load_transposed(const Access& dst_sbuf, const Access& src_hbm);
   void gather(const Access& dst_sbuf, const Access& src_hbm_rows, const Access& index_sbuf);
   void scatter(const Access& dst_hbm_rows, const Access& src_sbuf, const Access& index_sbuf, bool accumulate);
   void copy(const Access& dst, const Access& src);

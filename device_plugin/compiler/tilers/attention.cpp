@@ -313,8 +313,4 @@ void tile_attention(const AttentionKernel& kernel, const KernelContext& context,
   Flash(kernel, context, tile).run();
 }
 
-void tile_attention_grad(const AttentionGradKernel&, const KernelContext&, TileBuilder&) {
-  throw_unsupported("the attention gradient kernel has no tiler; write it as products and a softmax");
-}
-
 }  // namespace trnsim::compiler

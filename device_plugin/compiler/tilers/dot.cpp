@@ -1,5 +1,5 @@
-// Batched matrix product on the tensor engine. The contraction axis lies on partitions (panel.h); the result
-// tile has the rows of `a` on partitions and at most 512 columns of `b` in one PSUM bank.
+// Batched matrix product on the tensor engine. The contraction axis lies on partitions (panel.h); a result tile has 128
+// rows of `a` on partitions and at most 512 columns of `b` in one PSUM bank.
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -12,15 +12,12 @@
 namespace trnsim::compiler {
 namespace {
 
-// SBUF budget per partition for operand panels; the rest holds natural rows, output tiles and the next
-// panels.
-constexpr int64_t kResidentBytes = 96 * 1024;
-constexpr int64_t kBothResidentBytes = 136 * 1024;
+constexpr int64_t kPanelBytes =
+    144 * 1024;                            // of SBUF per partition for operand panels; the rest holds results
+constexpr int64_t kPieceBytes = 8 * 1024;  // of one load per partition, in the steady state
+constexpr int64_t kFirstLoadBytes =
+    128 * 1024;  // in all: the tensor engine starts when the first loads are there
 constexpr int64_t kBatchPanelBytes = 24 * 1024;
-constexpr int64_t kRowBlockBytes = 16 * 1024;
-constexpr int64_t kMaxRowTiles = 8;        // row tiles per block when its panels are small
-constexpr int64_t kStreamingRowTiles = 4;  // PSUM banks accumulating while the right operand streams by
-constexpr int64_t kOutputColumns = 2048;   // columns of one output tile, so one store moves up to 1 MiB
 
 bool is_zero_dot(const DotKernel& k) { return k.a.sizes.back() == 0; }
 
@@ -328,108 +325,138 @@ class DotTiler {
   }
 
   // ---- one product in blocks ----
-  // Panels of one operand: all kept (by block number), or only the current one.
+  // A block is `row_tiles` x `column_tiles` results that accumulate in PSUM together while the contraction goes by piece
+  // by piece, so every piece serves the whole block and the tensor engine starts with the first one. Blocks of the outer
+  // operand meet all blocks of the inner one in turn.
+  struct Blocks {
+    int64_t row_tiles = 1, column_tiles = 1;
+    bool rows_outer = true;
+    bool keep_a = false, keep_b = false;  // the whole operand stays in SBUF
+    bool hold_outer = false;              // a block of the outer operand stays while it is used
+    int64_t traffic = 0;                  // bytes per partition
+    int64_t size() const { return row_tiles * column_tiles; }
+    // What a k tile of a block loads when nothing is there yet.
+    int64_t span() const { return row_tiles * kPartitions + column_tiles * kPsumColumns; }
+    bool better_than(const Blocks& x) const {
+      if (traffic != x.traffic) return traffic < x.traffic;
+      return size() != x.size() ? size() > x.size() : span() < x.span();
+    }
+  };
+
+  Blocks choose_blocks() const {
+    const int64_t rows = ceil_div(m_, kPartitions), columns = ceil_div(n_, kPsumColumns);
+    const int64_t a_bytes = k_tiles_ * m_ * bytes_, b_bytes = k_tiles_ * n_ * bytes_;
+    const int64_t banks = turns_in_psum(a_, m_) || turns_in_psum(b_, n_) ? 6 : isa::kPsumBanks;
+    std::optional<Blocks> best;
+    for (int64_t c = 1; c <= std::min(banks, columns); ++c) {
+      const int64_t r = std::min(banks / c, rows);
+      for (bool rows_outer : {true, false}) {
+        Blocks x;
+        // Blocks of equal size, so that the last is not a straggler.
+        x.row_tiles = ceil_div(rows, ceil_div(rows, r));
+        x.column_tiles = ceil_div(columns, ceil_div(columns, c));
+        x.rows_outer = rows_outer;
+        const int64_t row_blocks = ceil_div(rows, x.row_tiles),
+                      column_blocks = ceil_div(columns, x.column_tiles);
+        const int64_t inner_blocks = rows_outer ? column_blocks : row_blocks;
+        const int64_t outer_bytes = rows_outer ? a_bytes : b_bytes,
+                      inner_bytes = rows_outer ? b_bytes : a_bytes;
+        const int64_t outer_blocks = rows_outer ? row_blocks : column_blocks;
+        const int64_t held = ceil_div(outer_bytes, outer_blocks) * std::min<int64_t>(2, outer_blocks);
+        const int64_t streaming = 6 * kPieceBytes;
+        bool keep_inner = false, keep_outer = false;
+        if (outer_bytes + inner_bytes <= kPanelBytes) {
+          keep_inner = keep_outer = true;
+        } else if (inner_bytes + std::min(held, streaming) <= kPanelBytes) {
+          keep_inner = true;
+        }
+        x.hold_outer = keep_outer || (keep_inner ? inner_bytes : streaming) + held <= kPanelBytes;
+        (rows_outer ? x.keep_a : x.keep_b) = keep_outer;
+        (rows_outer ? x.keep_b : x.keep_a) = keep_inner;
+        x.traffic =
+            outer_bytes * (x.hold_outer ? 1 : inner_blocks) + inner_bytes * (keep_inner ? 1 : outer_blocks);
+        if (!best || x.better_than(*best)) best = x;
+      }
+    }
+    return *best;
+  }
+
+  // Pieces of the contraction, in k tiles: small ones first.
+  std::vector<int64_t> piece_bounds(const Blocks& x) const {
+    const int64_t row_bytes =
+        std::max(std::min(m_, x.row_tiles * kPartitions), std::min(n_, x.column_tiles * kPsumColumns)) *
+        bytes_;
+    const int64_t most = std::max<int64_t>(1, kPieceBytes / row_bytes);
+    int64_t size = std::clamp<int64_t>(kFirstLoadBytes / (row_bytes * kPartitions), 1, most);
+    std::vector<int64_t> bounds{0};
+    while (bounds.back() < k_tiles_) {
+      bounds.push_back(std::min(k_tiles_, bounds.back() + size));
+      if (bounds.size() % 2 == 1) size = std::min(most, 2 * size);
+    }
+    return bounds;
+  }
+
+  // Panels in SBUF by block and piece.
   class Cache {
    public:
-    void keep_all(bool keep) { keep_all_ = keep; }
     template <typename Load>
-    const Panel& get(int64_t key, Load load) {
-      auto found = panels_.find(key);
-      if (found != panels_.end()) return found->second;
-      if (!keep_all_) panels_.clear();
-      return panels_.emplace(key, load()).first->second;
+    const Panel& get(int64_t block, int64_t piece, Load load) {
+      const auto found = panels_.find({block, piece});
+      return found != panels_.end() ? found->second
+                                    : panels_.emplace(std::pair(block, piece), load()).first->second;
     }
     void clear() { panels_.clear(); }
 
    private:
-    bool keep_all_ = false;
-    std::map<int64_t, Panel> panels_;
+    std::map<std::pair<int64_t, int64_t>, Panel> panels_;
   };
 
   void run_blocks(int64_t batch) {
-    const int64_t row_bytes = k_tiles_ * kPartitions * bytes_;  // of a row tile's panel, per partition
-    const int64_t a_bytes = k_tiles_ * m_ * bytes_, b_bytes = k_tiles_ * n_ * bytes_;
-    const int64_t row_tiles = ceil_div(m_, kPartitions);
-    const bool both = a_bytes + b_bytes <= kBothResidentBytes;
-    const bool keep_b =
-        both || (b_bytes <= kResidentBytes && (b_bytes >= a_bytes || a_bytes > kResidentBytes));
-    const bool keep_a = both || (!keep_b && a_bytes <= kResidentBytes);
-    if (!keep_a && !keep_b) {
-      run_streaming(batch);
-      return;
-    }
-    // Panels of the operand that streams are bounded so that two of them fit beside the resident one.
-    int64_t block_tiles =
-        std::clamp<int64_t>(kRowBlockBytes / row_bytes, 1, std::min(kMaxRowTiles, row_tiles));
-    const int64_t block_rows = block_tiles * kPartitions;
-    int64_t columns = std::min(n_, kPsumColumns);
-    while (!keep_b && columns > 64 && k_tiles_ * columns * bytes_ > kResidentBytes / 3) columns /= 2;
+    const Blocks x = choose_blocks();
+    const std::vector<int64_t> bounds = piece_bounds(x);
+    const int64_t block_rows = x.row_tiles * kPartitions, block_columns = x.column_tiles * kPsumColumns;
     Cache a_panels, b_panels;
-    a_panels.keep_all(keep_a);
-    b_panels.keep_all(keep_b);
-    const int64_t group_columns = std::max(columns, kOutputColumns / block_tiles / columns * columns);
-    const auto block = [&](int64_t row0, int64_t column0, int64_t column_count) {
-      const int64_t rows = std::min(block_rows, m_ - row0);
-      const Panel& a = a_panels.get(
-          row0, [&] { return load_panel(a_, batch, 1, row0, rows, 0, k_tiles_, context_, tile_); });
-      const OutputTile out = output_tile(batch, 1, row0, rows, column0, column_count);
-      for (int64_t c = column0; c < column0 + column_count; c += columns) {
-        const int64_t cn = std::min(columns, column0 + column_count - c);
-        const Panel& b =
-            b_panels.get(c, [&] { return load_panel(b_, batch, 1, c, cn, 0, k_tiles_, context_, tile_); });
-        for (int64_t r = 0; r < rows; r += kPartitions) {
-          const int64_t rn = std::min(kPartitions, rows - r);
-          Access bank = tile_.psum(static_cast<int>(rn), {cn});
-          for (int64_t kt = 0; kt < k_tiles_; ++kt)
-            tile_.matmul(bank, a.at(kt, r, rn), b.at(kt, 0, cn), kt > 0);
-          epilogue(out, r / kPartitions, 1, c - column0, cn, bank);
+    const auto block = [&](int64_t row0, int64_t column0) {
+      const int64_t rows = std::min(block_rows, m_ - row0), columns = std::min(block_columns, n_ - column0);
+      const OutputTile out = output_tile(batch, 1, row0, rows, column0, columns);
+      std::vector<Access> banks;  // row tile by row tile
+      for (int64_t r = 0; r < rows; r += kPartitions)
+        for (int64_t c = 0; c < columns; c += kPsumColumns)
+          banks.push_back(tile_.psum(static_cast<int>(std::min(kPartitions, rows - r)),
+                                     {std::min(kPsumColumns, columns - c)}));
+      for (size_t piece = 0; piece + 1 < bounds.size(); ++piece) {
+        const int64_t kt0 = bounds[piece], kn = bounds[piece + 1] - kt0;
+        const auto key = static_cast<int64_t>(piece);
+        const Panel& a = a_panels.get(
+            row0, key, [&] { return load_panel(a_, batch, 1, row0, rows, kt0, kn, context_, tile_); });
+        const Panel& b = b_panels.get(column0, key, [&] {
+          return load_panel(b_, batch, 1, column0, columns, kt0, kn, context_, tile_);
+        });
+        for (int64_t kt = kt0; kt < kt0 + kn; ++kt) {
+          size_t bank = 0;
+          for (int64_t r = 0; r < rows; r += kPartitions)
+            for (int64_t c = 0; c < columns; c += kPsumColumns, ++bank)
+              tile_.matmul(banks[bank], a.at(kt, r, banks[bank].num_partitions),
+                           b.at(kt, c, banks[bank].free_elements()), kt > 0);
         }
+        if (!x.keep_a && !(x.rows_outer && x.hold_outer)) a_panels.clear();
+        if (!x.keep_b && !(!x.rows_outer && x.hold_outer)) b_panels.clear();
       }
+      size_t bank = 0;
+      for (int64_t r = 0; r < rows; r += kPartitions)
+        for (int64_t c = 0; c < columns; c += kPsumColumns, ++bank)
+          epilogue(out, r / kPartitions, 1, c, banks[bank].free_elements(), banks[bank]);
       store(out);
     };
-    if (keep_b) {
-      for (int64_t r = 0; r < m_; r += block_rows)
-        for (int64_t c = 0; c < n_; c += group_columns) block(r, c, std::min(group_columns, n_ - c));
+    if (x.rows_outer) {
+      for (int64_t r = 0; r < m_; r += block_rows) {
+        if (!x.keep_a) a_panels.clear();
+        for (int64_t c = 0; c < n_; c += block_columns) block(r, c);
+      }
     } else {
-      for (int64_t c = 0; c < n_; c += columns)
-        for (int64_t r = 0; r < m_; r += block_rows) block(r, c, std::min(columns, n_ - c));
-    }
-  }
-
-  // Neither operand fits: a block of rows (kept whole when it fits) meets the other operand piece by piece.
-  void run_streaming(int64_t batch) {
-    const int64_t row_bytes = k_tiles_ * kPartitions * bytes_;
-    const int64_t fit = kResidentBytes / row_bytes;
-    const int64_t tiles =
-        std::clamp<int64_t>(fit, std::min<int64_t>(2, ceil_div(m_, kPartitions)), kStreamingRowTiles);
-    const bool keep_rows = fit >= tiles;
-    const int64_t block_rows = tiles * kPartitions;
-    const int64_t piece_tiles = std::max<int64_t>(1, kRowBlockBytes / (kPsumColumns * bytes_));
-    Cache a_panels;
-    a_panels.keep_all(keep_rows);
-    for (int64_t r0 = 0; r0 < m_; r0 += block_rows) {
-      const int64_t rows = std::min(block_rows, m_ - r0);
-      a_panels.clear();
-      for (int64_t c0 = 0; c0 < n_; c0 += kPsumColumns) {
-        const int64_t cn = std::min(kPsumColumns, n_ - c0);
-        const OutputTile out = output_tile(batch, 1, r0, rows, c0, cn);
-        std::vector<Access> banks;
-        for (int64_t r = 0; r < rows; r += kPartitions)
-          banks.push_back(tile_.psum(static_cast<int>(std::min(kPartitions, rows - r)), {cn}));
-        for (int64_t kt0 = 0; kt0 < k_tiles_; kt0 += piece_tiles) {
-          const int64_t kn = std::min(piece_tiles, k_tiles_ - kt0);
-          const Panel& a =
-              a_panels.get(kt0, [&] { return load_panel(a_, batch, 1, r0, rows, kt0, kn, context_, tile_); });
-          const Panel b = load_panel(b_, batch, 1, c0, cn, kt0, kn, context_, tile_);
-          for (size_t i = 0; i < banks.size(); ++i) {
-            for (int64_t kt = kt0; kt < kt0 + kn; ++kt) {
-              tile_.matmul(banks[i], a.at(kt, static_cast<int64_t>(i) * kPartitions, banks[i].num_partitions),
-                           b.at(kt, 0, cn), kt > 0);
-            }
-          }
-        }
-        for (size_t i = 0; i < banks.size(); ++i) epilogue(out, static_cast<int64_t>(i), 1, 0, cn, banks[i]);
-        store(out);
+      for (int64_t c = 0; c < n_; c += block_columns) {
+        if (!x.keep_b) b_panels.clear();
+        for (int64_t r = 0; r < m_; r += block_rows) block(r, c);
       }
     }
   }

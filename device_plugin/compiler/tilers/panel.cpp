@@ -11,6 +11,16 @@ namespace {
 // while the next is in flight, and natural-row staging stays small.
 constexpr int64_t kPieceBytes = 16 * 1024;
 
+// The DMA engines write whole [16 partitions, 16 elements] blocks of a transpose.
+bool turns_by_dma(const MatrixOperand& x, int64_t rows, int64_t columns) {
+  constexpr int64_t kBlock = 16;
+  const size_t bytes = isa::dtype_bytes(x.load_dtype);
+  return x.base.dtype == x.load_dtype && (bytes == 2 || bytes == 4) && rows % kBlock == 0 &&
+         columns % kBlock == 0;
+}
+// Few rows or columns of a long contraction: several k tiles share a transpose.
+bool packs(int64_t k_tiles, int64_t columns) { return k_tiles > 1 && columns <= kPartitions / 2; }
+
 struct Loader {
   const MatrixOperand& x;
   int64_t b0, nb, w0, wn;
@@ -30,6 +40,17 @@ struct Loader {
   void direct(const Access& dst, int64_t k0, int64_t rows, int64_t count) {
     tile.load(dst, hbm(delta(0, 0, k0), {rows, count, nb, wn},
                        {x.k_stride, kPartitions * x.k_stride, x.batch_stride, x.w_stride}));
+  }
+
+  // `count` k tiles with k contiguous in HBM, transposed on their way.
+  void turned(const Access& dst, int64_t k0, int64_t rows, int64_t count) {
+    for (int64_t kt = 0; kt < count; ++kt) {
+      for (int64_t b = 0; b < nb; ++b) {
+        const View from =
+            window_of(x.base, delta(b, 0, k0 + kt * kPartitions), {wn, rows}, {x.w_stride, x.k_stride});
+        tile.load_transposed(columns_of(dst, kt * columns() + b * wn, wn), hbm_view_exact(context, from));
+      }
+    }
   }
 
   // Transposes `blocks` (each [p, rows]) into PSUM, as many as fit a bank, and copies them to `dst(first,
@@ -125,6 +146,10 @@ bool loads_natural(const MatrixOperand& x, int64_t w) {
   return x.w_stride != 1;
 }
 
+bool turns_in_psum(const MatrixOperand& x, int64_t w) {
+  return loads_natural(x, w) && (packs(ceil_div(x.k, kPartitions), w) || !turns_by_dma(x, x.k, w));
+}
+
 Access Panel::at(int64_t kt, int64_t column, int64_t count) const {
   for (const Piece& p : pieces_) {
     if (kt < p.kt0 || kt >= p.kt0 + p.count) continue;
@@ -148,8 +173,10 @@ Panel load_panel(const MatrixOperand& x, int64_t b0, int64_t nb, int64_t w0, int
     Access dst = tile.sbuf(static_cast<int>(rows), {count, panel.columns_}, x.load_dtype);
     if (!natural) {
       loader.direct(dst, kt * kPartitions, rows, count);
-    } else if (count > 1 && panel.columns_ <= kPartitions / 2) {
+    } else if (packs(count, panel.columns_)) {
       loader.natural_packed(dst, kt * kPartitions, count);
+    } else if (turns_by_dma(x, rows, wn)) {
+      loader.turned(dst, kt * kPartitions, rows, count);
     } else {
       loader.natural_rows(dst, kt * kPartitions, rows, count);
     }

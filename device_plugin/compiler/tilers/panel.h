@@ -20,10 +20,12 @@ struct MatrixOperand {
   Dtype load_dtype = Dtype::kF32;  // dtype in SBUF
 };
 
-// True when the operand is better loaded with natural rows (k along the free axis) and transposed on the
-// tensor engine than loaded directly with k on partitions by element-sized DMA runs. `w` is the extent of the
+// True when the operand is better loaded in runs along k and transposed, by the DMA engines or on the tensor engine,
+// than loaded directly with k on partitions by element-sized DMA runs. `w` is the extent of the
 // row axis.
 bool loads_natural(const MatrixOperand& x, int64_t w);
+// True when panels of `w` rows or columns pass through PSUM.
+bool turns_in_psum(const MatrixOperand& x, int64_t w);
 
 // X[b0 .. b0+nb, w0 .. w0+wn, k tiles kt0 .. kt0+kn) with k on partitions. Column of (batch i, row j) is i *
 // wn + j.

@@ -103,5 +103,55 @@ TEST_CASE("attention: masks", "[attention]") {
     }
 }
 
+void check_grad(Dtype dtype, const Shape& s, Mask mask, int64_t behind, int64_t ahead) {
+  CAPTURE(isa::dtype_name(dtype), s.batch, s.heads, s.key_heads, s.queries, s.keys, s.d, s.e,
+          static_cast<int>(mask), behind, ahead);
+  Rig rig(static_cast<uint32_t>(s.queries * 31 + s.keys));
+  AttentionGradKernel k;
+  k.forward = make(rig, dtype, s, mask, behind, ahead);
+  rig.run_reference(k.forward);
+  // What the forward pass wrote is read now.
+  const auto out = rig.read(k.forward.out), lse = rig.read(k.forward.lse);
+  k.forward.out = rig.input(dtype, k.forward.out.sizes);
+  k.forward.lse = rig.input(Dtype::kF32, k.forward.lse.sizes);
+  rig.write(k.forward.out, out);
+  rig.write(k.forward.lse, lse);
+  k.grad_out = rig.input(dtype, k.forward.out.sizes);
+  k.grad_q = rig.output(dtype, k.forward.q.sizes);
+  k.grad_k = rig.output(dtype, k.forward.k.sizes);
+  k.grad_v = rig.output(dtype, k.forward.v.sizes);
+  rig.run_reference(k);
+  const auto q = rig.read(k.grad_q), kk = rig.read(k.grad_k), v = rig.read(k.grad_v);
+  rig.run(k);
+  const double tolerance = dtype == Dtype::kF32 ? 5e-5 : 6e-2;
+  CHECK(worst_error(rig.read(k.grad_q), q) < tolerance);
+  CHECK(worst_error(rig.read(k.grad_k), kk) < tolerance);
+  CHECK(worst_error(rig.read(k.grad_v), v) < tolerance);
+}
+
+TEST_CASE("attention gradient: shapes, bands and masks", "[attention]") {
+  const Shape shapes[] = {{1, 1, 1, 128, 128, 64, 64},  {2, 4, 2, 130, 257, 40, 24},
+                          {1, 3, 1, 200, 1, 16, 16},    {1, 2, 1, 700, 1100, 32, 16},
+                          {1, 1, 1, 70, 140, 200, 130}, {1, 1, 1, 1, 5, 3, 300}};
+  for (const Shape& s : shapes) {
+    check_grad(Dtype::kF32, s, Mask::kNone, kAll, kAll);
+    check_grad(Dtype::kF32, s, Mask::kNone, kAll, 0);
+  }
+  check_grad(Dtype::kF32, shapes[3], Mask::kNone, 150, 3);
+  check_grad(Dtype::kF32, shapes[1], Mask::kNone, kAll, -100);
+  for (Mask m : {Mask::kBool, Mask::kFloat, Mask::kPadding})
+    check_grad(Dtype::kF32, shapes[1], m, kAll, kAll);
+  check_grad(Dtype::kBF16, shapes[1], Mask::kNone, kAll, 0);
+}
+
+TEST_CASE("attention gradient: what does not fit is refused", "[attention]") {
+  Rig rig;
+  AttentionGradKernel k;
+  k.forward = make(rig, Dtype::kF32, {1, 1, 1, 4, 4, 600, 8}, Mask::kNone, kAll, kAll);
+  k.grad_out = rig.input(Dtype::kF32, k.forward.out.sizes);
+  k.grad_q = rig.output(Dtype::kF32, k.forward.q.sizes);
+  CHECK_THROWS_WITH(rig.run(k), Catch::Matchers::ContainsSubstring("heads wider than 512"));
+}
+
 }  // namespace
 }  // namespace trnsim::compiler::test
