@@ -1,5 +1,5 @@
 # What the wheel holds: all shared libraries in trnsim/lib, native programs in trnsim/bin.
-foreach(target trnsim_isa trnsim_nrt trnsim_compiler trnsim_torch)
+foreach(target trnsim_isa trnsim_config trnsim_nrt trnsim_compiler trnsim_torch)
   if(TARGET ${target})
     set_target_properties(${target} PROPERTIES INSTALL_RPATH "$ORIGIN;$ORIGIN/../../torch/lib")
     install(TARGETS ${target} LIBRARY DESTINATION lib COMPONENT wheel NAMELINK_SKIP)

@@ -198,19 +198,8 @@ class HostCall {
   std::vector<Pair> pairs_;
 };
 
-// Operators that cannot run on the host because the CPU has no kernel of them, or must not.
-void refuse_hopeless(const std::string& name) {
-  static const std::map<std::string, const char*> kRefused = {
-      {"aten::_scaled_dot_product_fused_attention_overrideable", "select the math backend"},
-  };
-  auto it = kRefused.find(name);
-  TORCH_CHECK_NOT_IMPLEMENTED(it == kRefused.end(), "not simulated: ", name,
-                              " has neither a NeuronCore program nor a CPU kernel; ", it->second, ".");
-}
-
 void global_fallback(const c10::OperatorHandle& op, c10::Stack* stack) {
   const std::string name = full_name(op);
-  refuse_hopeless(name);
   run_on_host(op, stack, "no lowering for this operator", FallbackKind::kNotLowered);
 }
 

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "device_plugin/aten/attention.h"
 #include "device_plugin/aten/composite_kernel.h"
 #include "device_plugin/aten/lowered_kernel.h"
 #include "device_plugin/aten/prepare.h"
@@ -220,7 +221,8 @@ class Registrar {
 
   Registrar() {
     for (const c10::OperatorName& name : dispatcher_.getAllOpNames())
-      if (name.name.compare(0, 6, "aten::") == 0) by_base_[name.name].push_back(name);
+      if (name.name.starts_with("aten::") || name.name.starts_with("trnsim::"))
+        by_base_[name.name].push_back(name);
   }
 
   void add(const LoweredRow& row, const MakeKernel& make) {
@@ -262,14 +264,19 @@ class Registrar {
     if (!takes_tensor) return;  // a factory: composite over empty and the out= form
     if (!done_.insert(o->name).second) return;
     finish(*o);
-    const std::string registered_as = o->name.substr(6);
-    library_->impl(registered_as.c_str(), make(std::move(*o)));
+    const std::string registered_as = o->name.substr(o->name.find("::") + 2);
+    torch::Library* library = o->name.starts_with("aten::") ? library_ : own_library_;
+    library->impl(registered_as.c_str(), make(std::move(*o)));
   }
 
   c10::Dispatcher& dispatcher_ = c10::Dispatcher::singleton();
   // Stays for the life of the process: destroying it would take the kernels back.
-  torch::Library* library_ =
-      new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  static torch::Library* kernels_of(const char* name_space) {
+    return new torch::Library(torch::Library::IMPL, name_space, c10::DispatchKey::PrivateUse1, __FILE__,
+                              __LINE__);
+  }
+  torch::Library* library_ = kernels_of("aten");
+  torch::Library* own_library_ = kernels_of("trnsim");
   std::unordered_map<std::string, std::vector<c10::OperatorName>> by_base_;  // overloads, once
   std::set<std::string> done_;
 };
@@ -279,6 +286,7 @@ class Registrar {
 c10::ArrayRef<LoweredRow> lowered_rows() { return kRows; }
 
 void register_lowered_ops() {
+  define_attention();
   Registrar registrar;
   for (const LoweredRow& row : kRows) {
     if (native_elsewhere().count(row.name) != 0) continue;

@@ -113,6 +113,7 @@ void TileBuilder::alias(const Access& a, const Access& b) {
 }
 
 int TileBuilder::num_tensors() const { return static_cast<int>(impl_->tiles.program.tensors.size()); }
+const std::string& TileBuilder::target() const { return impl_->tiles.program.target; }
 int TileBuilder::num_instructions() const { return static_cast<int>(impl_->tiles.code.size()); }
 
 int64_t TileBuilder::peak_sbuf_bytes() const {

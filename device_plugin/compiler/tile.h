@@ -42,6 +42,7 @@ class TileBuilder {
   // one.
   void alias(const Access& a, const Access& b);
   int num_tensors() const;
+  const std::string& target() const;
   int num_instructions() const;
   // Largest number of SBUF bytes per partition that live tiles occupy at one point so far.
   int64_t peak_sbuf_bytes() const;

@@ -17,6 +17,8 @@ namespace {
 constexpr int64_t kResidentBytes = 96 * 1024;  // of keys and values of one head, per partition
 constexpr int64_t kQueryTiles = 4;             // tiles of queries that take turns on a group of keys
 constexpr int64_t kTransposesPerBank = 4;
+constexpr float kSmallestSum =
+    0x1p-60f;  // of a row that sees a key the sum is 1 or more; log is defined down to 2^-64
 constexpr size_t kStepsInFlight = 2;  // steps whose probabilities are being made
 
 class Flash {
@@ -251,7 +253,7 @@ class Flash {
     if (mask_.may_blind()) {
       // No key seen: the result is 0 / smallest, not 0 / 0.
       sum = column(t.rows);
-      tile_.tensor_scalar(sum, t.sum, AluOp::kMax, TileBuilder::imm(std::numeric_limits<float>::min()));
+      tile_.tensor_scalar(sum, t.sum, AluOp::kMax, TileBuilder::imm(kSmallestSum));
     }
     Access inverse = column(t.rows);
     tile_.reciprocal(inverse, sum);

@@ -12,9 +12,9 @@
 namespace trnsim::compiler {
 namespace {
 
-constexpr int64_t kResidentBytes = 80 * 1024;     // of queries and gradients of one head, per partition
+constexpr int64_t kResidentBytes = 80 * 1024;      // of queries and gradients of one head, per partition
 constexpr int64_t kAccumulatorBytes = 112 * 1024;  // of gradients that wait for more
-constexpr int64_t kChunkTiles = 4;                // tiles of queries loaded together
+constexpr int64_t kChunkTiles = 4;                 // tiles of queries loaded together
 constexpr size_t kStepsInFlight = 2;
 
 class FlashGrad {
@@ -36,10 +36,12 @@ class FlashGrad {
     if (accumulated > kAccumulatorBytes) {
       throw_unsupported("gradients of attention over " + std::to_string(queries_) + " queries and " +
                         std::to_string(keys_) + " keys: " + std::to_string(accumulated) +
-                        " bytes per partition wait for more, the limit is " + std::to_string(kAccumulatorBytes));
+                        " bytes per partition wait for more, the limit is " +
+                        std::to_string(kAccumulatorBytes));
     }
     const int64_t bytes = static_cast<int64_t>(isa::dtype_bytes(dtype_));
-    resident_ = bytes * (query_tiles * (d_ + e_) + queries_ * (ceil_div(d_, kPartitions) + ceil_div(e_, kPartitions))) <=
+    resident_ = bytes * (query_tiles * (d_ + e_) +
+                         queries_ * (ceil_div(d_, kPartitions) + ceil_div(e_, kPartitions))) <=
                 kResidentBytes;
   }
 
@@ -113,9 +115,10 @@ class FlashGrad {
     return t;
   }
   void store_rows(const View& v, int64_t b, int64_t head, int64_t i0, const Access& rows) {
-    tile_.store(hbm_view(context_, window_of(v, b * v.strides[0] + head * v.strides[1] + i0 * v.strides[2],
-                                             {rows.num_partitions, v.sizes[3]}, {v.strides[2], v.strides[3]})),
-                rows);
+    tile_.store(
+        hbm_view(context_, window_of(v, b * v.strides[0] + head * v.strides[1] + i0 * v.strides[2],
+                                     {rows.num_partitions, v.sizes[3]}, {v.strides[2], v.strides[3]})),
+        rows);
   }
 
   QueryTile query_tile(int64_t b, int64_t head, int64_t i0, int64_t rows) {
@@ -139,8 +142,8 @@ class FlashGrad {
                         ceil_div(rows, kPartitions), context_, tile_);
     };
     const auto turned = [&](const View& v) {
-      return load_panel(head_operand(v, b, head, false), 0, 1, first, rows, 0, ceil_div(v.sizes[3], kPartitions),
-                        context_, tile_);
+      return load_panel(head_operand(v, b, head, false), 0, 1, first, rows, 0,
+                        ceil_div(v.sizes[3], kPartitions), context_, tile_);
     };
     return chunks_[number] = std::make_shared<Chunk>(
                Chunk{natural(f_.q), turned(f_.q), natural(k_.grad_out), turned(k_.grad_out)});
@@ -148,14 +151,19 @@ class FlashGrad {
 
   std::shared_ptr<Keys> load_keys(int64_t b, int64_t kh, int64_t j0, int64_t count) {
     const auto turned = [&](const View& v) {
-      return load_panel(head_operand(v, b, kh, false), 0, 1, j0, count, 0, ceil_div(v.sizes[3], kPartitions), context_,
-                        tile_);
+      return load_panel(head_operand(v, b, kh, false), 0, 1, j0, count, 0, ceil_div(v.sizes[3], kPartitions),
+                        context_, tile_);
     };
-    auto keys = std::make_shared<Keys>(
-        Keys{j0, count, turned(f_.k), turned(f_.v),
-             load_panel(head_operand(f_.k, b, kh, true), 0, 1, 0, d_, j0 / kPartitions, ceil_div(count, kPartitions),
-                        context_, tile_),
-             {}, {}, false});
+    auto keys =
+        std::make_shared<Keys>(Keys{j0,
+                                    count,
+                                    turned(f_.k),
+                                    turned(f_.v),
+                                    load_panel(head_operand(f_.k, b, kh, true), 0, 1, 0, d_, j0 / kPartitions,
+                                               ceil_div(count, kPartitions), context_, tile_),
+                                    {},
+                                    {},
+                                    false});
     // The key tiles share a bank.
     const int64_t tiles = ceil_div(count, kPartitions);
     const int rows = static_cast<int>(std::min(kPartitions, count));
@@ -192,13 +200,13 @@ class FlashGrad {
     const int rows = static_cast<int>(s.tile->rows);
     s.score = tile_.psum(rows, {s.keys->count});
     for (int64_t d = 0; d < ceil_div(d_, kPartitions); ++d) {
-      tile_.matmul(s.score, s.chunk->q_turned.at(d, row_in_chunk(s), rows), s.keys->k_turned.at(d, 0, s.keys->count),
-                   d > 0);
+      tile_.matmul(s.score, s.chunk->q_turned.at(d, row_in_chunk(s), rows),
+                   s.keys->k_turned.at(d, 0, s.keys->count), d > 0);
     }
     s.dp = tile_.psum(rows, {s.keys->count});
     for (int64_t e = 0; e < ceil_div(e_, kPartitions); ++e) {
-      tile_.matmul(s.dp, s.chunk->grad_turned.at(e, row_in_chunk(s), rows), s.keys->v_turned.at(e, 0, s.keys->count),
-                   e > 0);
+      tile_.matmul(s.dp, s.chunk->grad_turned.at(e, row_in_chunk(s), rows),
+                   s.keys->v_turned.at(e, 0, s.keys->count), e > 0);
     }
   }
 
@@ -209,11 +217,13 @@ class FlashGrad {
     s.ds = tile_.sbuf(rows, {s.keys->count}, dtype_);
     tile_.activation(s.p, score, ActFunc::kExp, TileBuilder::imm(static_cast<float>(mask_.unit())),
                      TileBuilder::column(s.tile->bias));
-    tile_.scalar_tensor_tensor(s.ds, s.dp, AluOp::kSubtract, TileBuilder::column(s.tile->delta), AluOp::kMultiply,
-                               s.p);
+    tile_.scalar_tensor_tensor(s.ds, s.dp, AluOp::kSubtract, TileBuilder::column(s.tile->delta),
+                               AluOp::kMultiply, s.p);
   }
 
-  int64_t tile_keys(const Step& s, int64_t i) const { return std::min(kPartitions, s.keys->count - i * kPartitions); }
+  int64_t tile_keys(const Step& s, int64_t i) const {
+    return std::min(kPartitions, s.keys->count - i * kPartitions);
+  }
 
   void turn(Step& s) {
     if (k_.grad_q.buffer < 0) return;
@@ -236,9 +246,11 @@ class FlashGrad {
     for (size_t i = 0; i < s.keys->dk.size(); ++i) {
       const int64_t at = static_cast<int64_t>(i) * kPartitions, keys = tile_keys(s, static_cast<int64_t>(i));
       if (k_.grad_v.buffer >= 0)
-        tile_.matmul(s.keys->dv[i], columns_of(s.p, at, keys), s.chunk->grad.at(first_tile, 0, e_), s.keys->started);
+        tile_.matmul(s.keys->dv[i], columns_of(s.p, at, keys), s.chunk->grad.at(first_tile, 0, e_),
+                     s.keys->started);
       if (k_.grad_k.buffer >= 0)
-        tile_.matmul(s.keys->dk[i], columns_of(s.ds, at, keys), s.chunk->q.at(first_tile, 0, d_), s.keys->started);
+        tile_.matmul(s.keys->dk[i], columns_of(s.ds, at, keys), s.chunk->q.at(first_tile, 0, d_),
+                     s.keys->started);
     }
     s.keys->started = true;
     if (k_.grad_q.buffer < 0) return;

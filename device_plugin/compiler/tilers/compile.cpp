@@ -25,7 +25,9 @@ struct Dispatch {
 
 }  // namespace
 
-isa::Program compile_kernels(const KernelList& list, const TileOptions& options, std::string* tile_text) {
+isa::Program compile_kernels(const KernelList& kernels, const TileOptions& options, std::string* tile_text) {
+  const std::optional<KernelList> staggered = stagger(kernels, options.target);
+  const KernelList& list = staggered ? *staggered : kernels;
   TileBuilder tile(list.name, options);
   KernelContext context = bind_buffers(list, tile);
   for (size_t i = 0; i < list.kernels.size(); ++i) {

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <optional>
 
+#include "device_plugin/compiler/cost.h"
 #include "device_plugin/compiler/tilers/access_math.h"
 #include "device_plugin/compiler/tilers/panel.h"
 #include "device_plugin/compiler/tilers/tilers.h"
@@ -334,23 +335,69 @@ class DotTiler {
     bool keep_a = false, keep_b = false;  // the whole operand stays in SBUF
     bool hold_outer = false;              // a block of the outer operand stays while it is used
     int64_t traffic = 0;                  // bytes per partition
+    double time_ns = 0;  // the longer of loads and products, and what waits for PSUM to drain
     int64_t size() const { return row_tiles * column_tiles; }
     // What a k tile of a block loads when nothing is there yet.
     int64_t span() const { return row_tiles * kPartitions + column_tiles * kPsumColumns; }
     bool better_than(const Blocks& x) const {
+      constexpr double kEqual = 1.005;
+      if (time_ns * kEqual < x.time_ns || x.time_ns * kEqual < time_ns) return time_ns < x.time_ns;
       if (traffic != x.traffic) return traffic < x.traffic;
       return size() != x.size() ? size() > x.size() : span() < x.span();
     }
   };
 
+  // Nanoseconds of a product with one k tile, of draining its bank into SBUF on the two engines that reach PSUM, and of
+  // loading a byte into every partition.
+  struct Rates {
+    double product_ns, drain_ns, load_ns;
+  };
+  Rates rates() const {
+    const config::Config& config = target_config(tile_.target());
+    const Access panel = plain_tile(isa::Space::kSbuf, a_.load_dtype);
+    const Access bank = plain_tile(isa::Space::kPsum, Dtype::kF32);
+    isa::Instruction product, copy, load;
+    product.opcode = isa::Opcode::kMultiplyMoving;
+    product.dst = bank;
+    product.src0 = panel;
+    copy.opcode = isa::Opcode::kCopy;
+    copy.dst = plain_tile(isa::Space::kSbuf, tile_dtype(k_.out.dtype));
+    copy.src0 = bank;
+    load.opcode = isa::Opcode::kDmaCopy;
+    load.dst = load.src0 = panel;
+    load.src0.space = isa::Space::kHbm;
+    Rates r;
+    r.product_ns = compute_time(product, Engine::kTensor, config).issue_ns;
+    const double vector = compute_time(copy, Engine::kVector, config).issue_ns,
+                 scalar = compute_time(copy, Engine::kScalar, config).issue_ns;
+    // Every operator of an epilogue is one more pass.
+    const auto passes =
+        static_cast<double>(1 + std::count_if(k_.epilogue.begin(), k_.epilogue.end(), [](const Expr& e) {
+                              return e.a >= 0 && e.op != ExprOp::kCast;
+                            }));
+    r.drain_ns = passes * vector * scalar / (vector + scalar);
+    r.load_ns = transfer_time(load, config).service_ns / static_cast<double>(kPsumColumns * bytes_);
+    return r;
+  }
+  static Access plain_tile(isa::Space space, Dtype dtype) {
+    Access a;
+    a.space = space;
+    a.dtype = dtype;
+    a.num_partitions = kPartitions;
+    return with_dims(a, 0, {{1, kPsumColumns}});
+  }
+
   Blocks choose_blocks() const {
     const int64_t rows = ceil_div(m_, kPartitions), columns = ceil_div(n_, kPsumColumns);
     const int64_t a_bytes = k_tiles_ * m_ * bytes_, b_bytes = k_tiles_ * n_ * bytes_;
+    const Rates rate = rates();
+    const double products_ns = static_cast<double>(rows * columns * k_tiles_) * rate.product_ns;
     const int64_t banks = turns_in_psum(a_, m_) || turns_in_psum(b_, n_) ? 6 : isa::kPsumBanks;
     std::optional<Blocks> best;
     for (int64_t c = 1; c <= std::min(banks, columns); ++c) {
-      const int64_t r = std::min(banks / c, rows);
-      for (bool rows_outer : {true, false}) {
+      for (int64_t choice = 0; choice < 2 * std::min(banks / c, rows); ++choice) {
+        const int64_t r = choice / 2 + 1;
+        const bool rows_outer = choice % 2 == 0;
         Blocks x;
         // Blocks of equal size, so that the last is not a straggler.
         x.row_tiles = ceil_div(rows, ceil_div(rows, r));
@@ -375,6 +422,10 @@ class DotTiler {
         (rows_outer ? x.keep_b : x.keep_a) = keep_inner;
         x.traffic =
             outer_bytes * (x.hold_outer ? 1 : inner_blocks) + inner_bytes * (keep_inner ? 1 : outer_blocks);
+        // The next block waits for the banks of this one when they hold more than half of PSUM.
+        const double stall_ns = 2 * x.size() > isa::kPsumBanks ? rate.drain_ns - rate.product_ns : 0;
+        x.time_ns = std::max(products_ns, static_cast<double>(x.traffic) * rate.load_ns) +
+                    static_cast<double>(rows * columns) * std::max(0.0, stall_ns);
         if (!best || x.better_than(*best)) best = x;
       }
     }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -109,6 +110,10 @@ void tile_random(const RandomKernel& kernel, const KernelContext& context, TileB
 void tile_check(const CheckKernel& kernel, const KernelContext& context, TileBuilder& tile);
 void tile_attention(const AttentionKernel& kernel, const KernelContext& context, TileBuilder& tile);
 void tile_attention_grad(const AttentionGradKernel& kernel, const KernelContext& context, TileBuilder& tile);
+
+// The list with maps and the products behind them cut into blocks of rows that take turns; nothing where that does not
+// pay.
+std::optional<KernelList> stagger(const KernelList& list, const std::string& target);
 
 // Binds the buffers, tiles every kernel in order and runs the back half. `lower` calls this; throws
 // CompileError.

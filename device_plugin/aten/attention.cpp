@@ -1,0 +1,146 @@
+#include "device_plugin/aten/attention.h"
+
+#include <ATen/Context.h>
+#include <ATen/SDPBackend.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/native/transformers/attention.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <optional>
+#include <tuple>
+
+namespace trnsim::aten {
+namespace {
+
+using at::Tensor;
+using OptionalTensor = std::optional<Tensor>;
+
+bool given(const OptionalTensor& t) { return t.has_value() && t->defined(); }
+
+using Attention = std::tuple<Tensor, Tensor>(const Tensor&, const Tensor&, const Tensor&,
+                                             const OptionalTensor&, bool, double);
+using AttentionBackward = std::tuple<Tensor, Tensor, Tensor>(const Tensor&, const Tensor&, const Tensor&,
+                                                             const Tensor&, const OptionalTensor&,
+                                                             const Tensor&, const Tensor&, bool, double);
+
+// The result has the order of the query's axes in memory: heads next to each other stay so.
+std::tuple<Tensor, Tensor> attention_shape(const Tensor& query, const Tensor& key, const Tensor& value,
+                                           const OptionalTensor& mask, bool causal, double scale) {
+  const bool tokens_first = query.stride(1) < query.stride(2);
+  const int64_t b = query.size(0), h = query.size(1), n = query.size(2), e = value.size(3);
+  const Tensor out = tokens_first ? at::empty({b, n, h, e}, query.options()).transpose(1, 2)
+                                  : at::empty({b, h, n, e}, query.options());
+  return {out, at::empty({b, h, n}, query.options().dtype(at::kFloat))};
+}
+
+std::tuple<Tensor, Tensor, Tensor> attention_backward_shape(const Tensor& grad_out, const Tensor& query,
+                                                            const Tensor& key, const Tensor& value,
+                                                            const OptionalTensor& mask, const Tensor& out,
+                                                            const Tensor& logsumexp, bool causal,
+                                                            double scale) {
+  return {at::empty_like(query), at::empty_like(key), at::empty_like(value)};
+}
+
+double scale_of(const Tensor& query, std::optional<double> scale) {
+  return scale ? *scale : 1 / std::sqrt(static_cast<double>(query.size(-1)));
+}
+
+std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Tensor, Tensor> fused_attention(
+    const Tensor& query, const Tensor& key, const Tensor& value, const OptionalTensor& bias, double dropout_p,
+    bool causal, bool return_debug_mask, std::optional<double> scale) {
+  TORCH_CHECK_NOT_IMPLEMENTED(dropout_p == 0 && !return_debug_mask,
+                              "not simulated: _scaled_dot_product_fused_attention_overrideable has no "
+                              "dropout on neuron; select the math "
+                              "backend.");
+  static const auto op =
+      c10::Dispatcher::singleton().findSchemaOrThrow("trnsim::attention", "").typed<Attention>();
+  auto [out, lse] = op.call(query, key, value, bias, causal, scale_of(query, scale));
+  // No dropout, no random state.
+  const Tensor none = at::empty({}, query.options().dtype(at::kLong));
+  return {out, lse, Tensor(), Tensor(), query.sym_size(2), key.sym_size(2), none, none, Tensor()};
+}
+
+std::tuple<Tensor, Tensor, Tensor, Tensor> fused_attention_backward(
+    const Tensor& grad_out, const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& bias,
+    std::array<bool, 4> wanted, const Tensor& out, const Tensor& logsumexp, const Tensor& cum_seq_q,
+    const Tensor& cum_seq_k, c10::SymInt max_q, c10::SymInt max_k, double dropout_p, bool causal,
+    const Tensor& philox_seed, const Tensor& philox_offset, std::optional<double> scale) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      !(wanted[3] && bias.defined()),
+      "not simulated: the gradient of an attention mask on neuron; select the math backend.");
+  static const auto op = c10::Dispatcher::singleton()
+                             .findSchemaOrThrow("trnsim::attention_backward", "")
+                             .typed<AttentionBackward>();
+  auto [q, k, v] =
+      op.call(grad_out, query, key, value, bias.defined() ? OptionalTensor(bias) : OptionalTensor(), out,
+              logsumexp, causal, scale_of(query, scale));
+  return {q, k, v, Tensor()};
+}
+
+// Where the kernels of attention can serve scaled_dot_product_attention; the rest takes PyTorch's composition of
+// products and a softmax.
+bool can_fuse(const Tensor& query, const Tensor& key, const Tensor& value, const OptionalTensor& mask,
+              double dropout_p, bool grouped) {
+  constexpr int64_t kMaxWidth = 512, kMaxTokensTimesWidth = int64_t{1} << 21;
+  if (dropout_p != 0 || query.is_nested()) return false;
+  if (query.dim() != 4 || key.dim() != 4 || value.dim() != 4) return false;
+  const auto type = query.scalar_type();
+  if (type != at::kFloat && type != at::kBFloat16 && type != at::kHalf) return false;
+  if (key.scalar_type() != type || value.scalar_type() != type) return false;
+  if (query.size(0) != key.size(0) || query.size(0) != value.size(0) || query.size(3) != key.size(3))
+    return false;
+  if (key.size(1) != value.size(1) || key.size(2) != value.size(2) || key.size(1) == 0) return false;
+  if (query.size(1) != key.size(1) && !(grouped && query.size(1) % key.size(1) == 0)) return false;
+  if (query.numel() == 0 || key.numel() == 0 || value.numel() == 0) return false;
+  const int64_t width = std::max(query.size(3), value.size(3));
+  if (width > kMaxWidth) return false;
+  if (given(mask) && (mask->requires_grad() || mask->dim() > 4)) return false;
+  // The gradients of a head are summed up on the chip.
+  const bool trains =
+      at::GradMode::is_enabled() && (query.requires_grad() || key.requires_grad() || value.requires_grad());
+  return !trains || std::max(query.size(2), 2 * key.size(2)) * width <= kMaxTokensTimesWidth;
+}
+
+int64_t choose(const Tensor& query, const Tensor& key, const Tensor& value, const OptionalTensor& mask,
+               double dropout_p, bool causal, std::optional<double> scale, bool grouped) {
+  const at::Context& context = at::globalContext();
+  const bool fuse =
+      context.userEnabledOverrideableSDP() && can_fuse(query, key, value, mask, dropout_p, grouped);
+  if (!fuse && !context.userEnabledMathSDP()) return static_cast<int64_t>(at::SDPBackend::error);
+  return static_cast<int64_t>(fuse ? at::SDPBackend::overrideable : at::SDPBackend::math);
+}
+
+}  // namespace
+
+void define_attention() {
+  static auto* schemas = new torch::Library(torch::Library::DEF, "trnsim", std::nullopt, __FILE__, __LINE__);
+  schemas->def(
+      "attention(Tensor query, Tensor key, Tensor value, Tensor? mask, bool is_causal, float scale) -> "
+      "(Tensor, "
+      "Tensor)");
+  schemas->def(
+      "attention_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor? mask, Tensor out, "
+      "Tensor "
+      "logsumexp, bool is_causal, float scale) -> (Tensor, Tensor, Tensor)");
+  static auto* shapes =
+      new torch::Library(torch::Library::IMPL, "trnsim", c10::DispatchKey::Meta, __FILE__, __LINE__);
+  shapes->impl("attention", &attention_shape);
+  shapes->impl("attention_backward", &attention_backward_shape);
+}
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("_scaled_dot_product_fused_attention_overrideable", &fused_attention);
+  m.impl("_scaled_dot_product_fused_attention_overrideable_backward", &fused_attention_backward);
+}
+
+}  // namespace trnsim::aten
+
+namespace at::native {
+REGISTER_PRIVATEUSE1_DISPATCH(_fused_sdp_choice_stub, &trnsim::aten::choose)
+}  // namespace at::native
