@@ -110,8 +110,12 @@ bool can_fuse(const Tensor& query, const Tensor& key, const Tensor& value, const
 int64_t choose(const Tensor& query, const Tensor& key, const Tensor& value, const OptionalTensor& mask,
                double dropout_p, bool causal, std::optional<double> scale, bool grouped) {
   const at::Context& context = at::globalContext();
-  const bool fuse =
-      context.userEnabledOverrideableSDP() && can_fuse(query, key, value, mask, dropout_p, grouped);
+  // A graph that is being traced takes the composition: its compiler finds attention again, and PyTorch's fused operator
+  // returns numbers, which a program cannot.
+  const bool traced = query.key_set().has_any(
+      c10::DispatchKeySet({c10::DispatchKey::Python, c10::DispatchKey::Functionalize}));
+  const bool fuse = !traced && context.userEnabledOverrideableSDP() &&
+                    can_fuse(query, key, value, mask, dropout_p, grouped);
   if (!fuse && !context.userEnabledMathSDP()) return static_cast<int64_t>(at::SDPBackend::error);
   return static_cast<int64_t>(fuse ? at::SDPBackend::overrideable : at::SDPBackend::math);
 }
