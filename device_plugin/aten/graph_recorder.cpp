@@ -223,10 +223,15 @@ Recorder::ValueId Recorder::window(const Memory& memory, const at::Tensor& t) {
 Recorder::ValueId Recorder::read(const at::Tensor& t) {
   if (t.numel() == 0) return add_value(t.scalar_type(), t.sizes(), t.strides());
   Memory& memory = memory_of(t);
-  if (memory.value == kNoValue) {  // nothing was written: whatever it holds
+  if (memory.value == kNoValue) {  // nothing was written, and yet a part of an empty tensor may be kept
     memory.value =
         add_value(t.scalar_type(), {static_cast<int64_t>(t.storage().nbytes() / t.itemsize())}, {1});
     memory.dtype = t.scalar_type();
+    compiler::Node zero;
+    zero.op = "aten::zero";
+    zero.args = {compiler::Arg(kNoValue)};
+    zero.results = {memory.value};
+    graph_.nodes.push_back(std::move(zero));
   }
   return window(memory, t);
 }
