@@ -35,9 +35,19 @@ class Guarded {
   Tensor called_off_;
 };
 
+// A fused step computes in float32 and rounds once, when it stores.
+Tensor wide(const Tensor& t) {
+  const bool reduced = t.scalar_type() == at::kHalf || t.scalar_type() == at::kBFloat16;
+  return reduced ? t.to(at::kFloat) : t;
+}
+
 // The gradient without the scaler's factor, which is also written back, in the direction of descent.
-Tensor descent(const Tensor& grad, const OptionalTensor& grad_scale, bool maximize) {
-  if (given(grad_scale)) grad.div_(*grad_scale);
+Tensor descent(const Tensor& stored, const OptionalTensor& grad_scale, bool maximize) {
+  Tensor grad = wide(stored);
+  if (given(grad_scale)) {
+    grad = grad / *grad_scale;
+    stored.copy_(grad);
+  }
   return maximize ? -grad : grad;
 }
 
@@ -59,20 +69,20 @@ void fused_adam(TensorList params, TensorList grads, TensorList exp_avgs, Tensor
   const Guarded guarded(found_inf);
   for (size_t i = 0; i < params.size(); ++i) {
     Tensor grad = descent(grads[i], grad_scale, maximize);
-    Tensor param = params[i];
+    Tensor param = wide(params[i]);
     if (weight_decay != 0) {
       if constexpr (kDecay == Decay::kDecoupled)
         param = param * (1 - lr * weight_decay);
       else
         grad = grad + param * weight_decay;
     }
-    const Tensor average = at::lerp(exp_avgs[i], grad.to(exp_avgs[i].scalar_type()), 1 - beta1);
-    const Tensor square = exp_avg_sqs[i] * beta2 + grad * grad * (1 - beta2);
+    const Tensor average = at::lerp(wide(exp_avgs[i]), grad, 1 - beta1);
+    const Tensor square = wide(exp_avg_sqs[i]) * beta2 + grad * grad * (1 - beta2);
     const Tensor correction1 = 1 - at::pow(beta1, state_steps[i]);
     const Tensor correction2 = (1 - at::pow(beta2, state_steps[i])).sqrt();
     Tensor second = square;
     if (amsgrad) {
-      second = at::maximum(max_exp_avg_sqs[i], square);
+      second = at::maximum(wide(max_exp_avg_sqs[i]), square);
       guarded.assign(max_exp_avg_sqs[i], second);
     }
     const Tensor denominator = second.sqrt() / correction2 + eps;
@@ -91,13 +101,14 @@ void fused_sgd(TensorList params, TensorList grads, TensorList momentum_buffers,
   const Guarded guarded(found_inf);
   for (size_t i = 0; i < params.size(); ++i) {
     Tensor grad = descent(grads[i], grad_scale, maximize);
-    if (weight_decay != 0) grad = grad + params[i] * weight_decay;
+    if (weight_decay != 0) grad = grad + wide(params[i]) * weight_decay;
     if (momentum != 0) {
-      const Tensor buffer = is_first_step ? grad : momentum_buffers[i] * momentum + grad * (1 - dampening);
+      const Tensor buffer =
+          is_first_step ? grad : wide(momentum_buffers[i]) * momentum + grad * (1 - dampening);
       guarded.assign(momentum_buffers[i], buffer);
       grad = nesterov ? grad + buffer * momentum : buffer;
     }
-    guarded.assign(params[i], params[i] - lr * grad);
+    guarded.assign(params[i], wide(params[i]) - lr * grad);
   }
 }
 
@@ -109,10 +120,10 @@ void fused_adagrad(TensorList params, TensorList grads, TensorList state_sums, T
   const Guarded guarded(found_inf);
   for (size_t i = 0; i < params.size(); ++i) {
     Tensor grad = descent(grads[i], grad_scale, maximize);
-    if (weight_decay != 0) grad = grad + params[i] * weight_decay;
+    if (weight_decay != 0) grad = grad + wide(params[i]) * weight_decay;
     const Tensor rate = lr / ((state_steps[i] - 1) * lr_decay + 1);
-    const Tensor sum = state_sums[i] + grad * grad;
-    guarded.assign(params[i], params[i] - rate * (grad / (sum.sqrt() + eps)));
+    const Tensor sum = wide(state_sums[i]) + grad * grad;
+    guarded.assign(params[i], wide(params[i]) - rate * (grad / (sum.sqrt() + eps)));
     guarded.assign(state_sums[i], sum);
   }
 }

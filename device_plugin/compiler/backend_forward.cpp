@@ -22,9 +22,9 @@ using isa::Space;
 
 namespace {
 
-constexpr int64_t kMaxLiveBytes = 112 * 1024;   // per partition, of all tiles at one point
-constexpr int64_t kMaxCopyElements = 512;       // per partition: about the latency of a transfer and less
-constexpr size_t kMaxReach = 1500;              // instructions from the store to the last reader
+constexpr int64_t kMaxLiveBytes = 112 * 1024;  // per partition, of all tiles at one point
+constexpr int64_t kMaxCopyElements = 512;      // per partition: about the latency of a transfer and less
+constexpr size_t kMaxReach = 1500;             // instructions from the store to the last reader
 
 // Dims of size 1 dropped, runs merged: equal for equal sequences of elements.
 Access plain(const Access& a) {
@@ -75,7 +75,8 @@ class Forwarder {
       Operand operands[6];
       const int n = list_operands(i, operands);
       for (int j = 0; j < n; ++j) {
-        if (operands[j].write && operands[j].access->space == Space::kHbm) written(i, *operands[j].access, in_loop);
+        if (operands[j].write && operands[j].access->space == Space::kHbm)
+          written(i, *operands[j].access, in_loop);
       }
       if (!in_loop && is_plain_transfer(i) && i.dst.space == Space::kHbm && i.src0.space == Space::kSbuf)
         stored_[group(i.dst)].push_back({plain(i.dst), i.src0, region_of(i.dst), k});
@@ -120,7 +121,8 @@ class Forwarder {
     for (size_t k = 0; k < program_.code.size(); ++k) live_.push_back(live += change[k]);
   }
   static size_t first(const Uses& u) {
-    return std::min(u.reads.empty() ? SIZE_MAX : u.reads.front(), u.writes.empty() ? SIZE_MAX : u.writes.front());
+    return std::min(u.reads.empty() ? SIZE_MAX : u.reads.front(),
+                    u.writes.empty() ? SIZE_MAX : u.writes.front());
   }
   static size_t last(const Uses& u) {
     return std::max(u.reads.empty() ? 0 : u.reads.back(), u.writes.empty() ? 0 : u.writes.back());
@@ -175,13 +177,14 @@ class Forwarder {
     const uint32_t old = load.tensor;
     Uses& to = uses_[old];
     const TileInfo& info = program_.tiles[old];
-    const bool whole = load.offset == 0 && load.start_partition == 0 && load.contiguous() &&
-                       load.num_partitions == info.partitions &&
-                       load.free_elements() * static_cast<int64_t>(isa::dtype_bytes(load.dtype)) == info.bytes;
+    const bool whole =
+        load.offset == 0 && load.start_partition == 0 && load.contiguous() &&
+        load.num_partitions == info.partitions &&
+        load.free_elements() * static_cast<int64_t>(isa::dtype_bytes(load.dtype)) == info.bytes;
     const uint32_t tile = store.tile.tensor;
-    if (!whole || to.writes.size() != 1 || to.in_loop || !store.tile.contiguous() || store.tile.start_partition != 0 ||
-        to.reads.empty() || to.reads.front() < k || last(to) - store.at > kMaxReach ||
-        uses_[tile].writes.back() > store.at || !room(tile, last(to)))
+    if (!whole || to.writes.size() != 1 || to.in_loop || !store.tile.contiguous() ||
+        store.tile.start_partition != 0 || to.reads.empty() || to.reads.front() < k ||
+        last(to) - store.at > kMaxReach || uses_[tile].writes.back() > store.at || !room(tile, last(to)))
       return false;
     for (size_t r : to.reads) {
       Operand operands[6];
@@ -223,8 +226,8 @@ class Forwarder {
   }
 
   TileProgram& program_;
-  std::vector<Uses> uses_;                          // per tile
-  std::vector<int64_t> live_;                       // bytes per partition at every instruction
+  std::vector<Uses> uses_;                         // per tile
+  std::vector<int64_t> live_;                      // bytes per partition at every instruction
   std::map<uint32_t, std::vector<Store>> stored_;  // per group of tensors, what memory holds of tiles
 };
 

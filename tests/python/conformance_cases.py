@@ -49,7 +49,7 @@ LOOSENED = {
 
 # Why a lowered operator may run on the host all the same: operator, pattern of the counted reason.
 UNSUPPORTED = [
-    (r"", r"^the hardware has no (Complex\w+|UInt64) type$"),
+    (r"", r"^the hardware has no (Complex\w+|complex|UInt64) type$"),
     (r"", r"^a lazily conjugated or negated operand$"),  # arises from complex tensors
     (r"convolution", r"convolution of \w+ tensors"),  # the tensor engine multiplies floating point only
     (r"_native_batch_norm_legit", r"^no shape function for these arguments$"),  # out=: PyTorch has none
@@ -66,6 +66,7 @@ REFUSED = {
     ("to_sparse", "values"): "the device has no sparse tensors",
     ("fft.ihfft2", "out"): "PyTorch swaps operand and result where one dimension is transformed",
     ("fft.ihfftn", "out"): "PyTorch swaps operand and result where one dimension is transformed",
+    ("_foreach_pow", "values", "int64"): "its powers do not fit 32 bits",
     ("matrix_exp", "values", "float16"): "float32 inside: what overflows ends as an infinity, not as NaN of half steps",
     ("masked.amax", "values", "int64"): "the smallest int64 of an empty row does not survive 32 bits",
     ("masked.amin", "values", "int64"): "the largest int64 of an empty row does not survive 32 bits",

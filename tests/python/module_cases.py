@@ -60,9 +60,11 @@ def run_module(module, inputs, dtype, device):
         gradients = torch.autograd.grad(outputs, leaves, cotangents, allow_unused=True)
     zero = torch.zeros((), device=device)
     gradients = [zero if g is None else g for g in gradients]
-    return pytree.tree_map(lambda t: t.detach() if isinstance(t, torch.Tensor) else t, result), gradients, [
-        b.clone() for b in module.buffers()
-    ]
+    return (
+        pytree.tree_map(lambda t: t.detach() if isinstance(t, torch.Tensor) else t, result),
+        gradients,
+        [b.clone() for b in module.buffers()],
+    )
 
 
 def check_module(info, dtype):

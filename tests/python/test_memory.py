@@ -1,6 +1,5 @@
 """Blocks under reuse, and sizes that no memory has."""
 
-
 import pytest
 import torch
 

@@ -49,6 +49,19 @@ def test_a_fused_step_equals_the_cpus(cls, options):
                 compare([device.state[p][key]], [value])
 
 
+@pytest.mark.parametrize("cls", [torch.optim.AdamW, torch.optim.Adagrad])  # the CPU's SGD loses such steps
+def test_a_step_in_bfloat16_rounds_once(cls):
+    results = []
+    for device in ("cpu", "neuron"):
+        p = torch.linspace(-3, 3, 35).to(device, torch.bfloat16).requires_grad_()
+        optimizer = cls([p], lr=0.1, weight_decay=0.1, fused=True)
+        for step in range(3):
+            p.grad = (torch.linspace(-1, 1, 35) * (step + 1)).to(device, torch.bfloat16)
+            optimizer.step()
+        results.append(p.detach().cpu().float())
+    torch.testing.assert_close(*results, rtol=2**-7, atol=1e-3)
+
+
 @pytest.mark.parametrize("cls", [torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD])
 def test_a_rate_in_a_tensor(cls):
     results = []

@@ -1,6 +1,5 @@
 """What is left behind by a program that failed."""
 
-
 AFTER_A_FAULT = """
 import torch
 table = torch.zeros(4, 8, device="neuron")

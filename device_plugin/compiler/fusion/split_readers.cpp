@@ -142,13 +142,13 @@ class Splitter {
     cuts.push_back(size);
     std::sort(cuts.begin(), cuts.end());
     cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
-    const bool indexed = std::any_of(k.exprs.begin(), k.exprs.end(), [&](const Expr& e) {
-      return e.op == ExprOp::kIota && e.index == axis;
-    });
+    const bool indexed = std::any_of(k.exprs.begin(), k.exprs.end(),
+                                     [&](const Expr& e) { return e.op == ExprOp::kIota && e.index == axis; });
     int64_t elements = 1, shortest = size;
     for (int64_t s : k.domain) elements *= s;
     for (size_t c = 1; c < cuts.size(); ++c) shortest = std::min(shortest, cuts[c] - cuts[c - 1]);
-    const int64_t run = read.strides[static_cast<size_t>(axis)] * shortest * static_cast<int64_t>(isa::dtype_bytes(read.dtype));
+    const int64_t run = read.strides[static_cast<size_t>(axis)] * shortest *
+                        static_cast<int64_t>(isa::dtype_bytes(read.dtype));
     return !indexed && cuts.size() > 2 && (run >= kMinRunBytes || elements <= kSmallElements);
   }
 
@@ -159,7 +159,8 @@ class Splitter {
     // A part may not write what another one reads.
     const bool in_place = std::any_of(k.outputs.begin(), k.outputs.end(), [&](const auto& o) {
       return list_.buffers[static_cast<size_t>(o.view.buffer)].alias_input >= 0 ||
-             std::any_of(k.inputs.begin(), k.inputs.end(), [&](const View& v) { return v.buffer == o.view.buffer; });
+             std::any_of(k.inputs.begin(), k.inputs.end(),
+                         [&](const View& v) { return v.buffer == o.view.buffer; });
     });
     for (const View& read : k.inputs) {
       if (empty || in_place || !cuts_of(k, read, axis, cuts) || cuts.size() - 1 > budget) continue;

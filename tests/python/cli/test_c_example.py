@@ -19,7 +19,7 @@ def block(language):
 def test_the_c_program_of_the_page_compiles_links_and_runs(tmp_path):
     (tmp_path / "double.trnasm").write_text(block("trnasm"))
     (tmp_path / "main.c").write_text(block("c"))
-    as_installed = f"set -e\npython() {{ '{sys.executable}' \"$@\"; }}\ntrnsim() {{ python -m trnsim.cli \"$@\"; }}\n"
+    as_installed = f'set -e\npython() {{ \'{sys.executable}\' "$@"; }}\ntrnsim() {{ python -m trnsim.cli "$@"; }}\n'
     commands = as_installed + block("sh")
     done = subprocess.run(["bash", "-c", commands], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
