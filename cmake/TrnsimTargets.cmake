@@ -22,7 +22,9 @@ if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
 endif()
 
 if(TRNSIM_SANITIZE)
-  add_compile_options(-fsanitize=${TRNSIM_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=undefined)
+  # GCC warns of variables inside std::function that are initialized, once sanitizers have changed the code.
+  add_compile_options(-fsanitize=${TRNSIM_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=undefined
+                      -Wno-maybe-uninitialized)
   add_link_options(-fsanitize=${TRNSIM_SANITIZE})
 endif()
 
