@@ -66,14 +66,9 @@ constexpr double kAiryQ[] = {0.06570090884, -0.003367165041, 0.000313186682, -4.
     4.758870164e-10, -2.26138188e-10};
 // clang-format on
 
-Ex sqrt(Ex x) { return x.map->math(ExprOp::kSqrt, x); }
 Ex exp(Ex x) { return x.map->math(ExprOp::kExp, x); }
-Ex log(Ex x) { return x.map->math(ExprOp::kLog, x); }
 Ex sin(Ex x) { return x.map->math(ExprOp::kSin, x); }
 Ex cos(Ex x) { return x.map->math(ExprOp::kCos, x); }
-Ex abs(Ex x) { return x.map->unary(ExprOp::kAbs, x); }
-Ex number(Ex like, double v) { return like.map->constant(v); }
-Ex select(Ex c, Ex a, Ex b) { return c.map->select(c, a, b); }
 
 // ---- modified, first kind: exp(-|x|) I(x), even part
 // ----------------------------------------------------------------

@@ -15,8 +15,7 @@ Ex power_of_two(Ex n) {
   MapBuilder& m = *n.map;
   Ex negative = n < 0.0, bits = m.unary(ExprOp::kAbs, n), y = m.constant(1);
   for (int k = 0; k < 8; ++k) {
-    double factor = 1;
-    for (int i = 0; i < 1 << k; ++i) factor *= 2;
+    const double factor = std::ldexp(1.0, 1 << k);
     Ex bit = m.binary(ExprOp::kBitAnd, m.binary(ExprOp::kShr, bits, m.constant(k, Dtype::kI32)),
                       m.constant(1, Dtype::kI32));
     // 2^128 is no number of FP32

@@ -12,12 +12,7 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kPi = std::numbers::pi;
 
-Ex log(Ex x) { return x.map->math(ExprOp::kLog, x); }
-Ex sqrt(Ex x) { return x.map->math(ExprOp::kSqrt, x); }
-Ex abs(Ex x) { return x.map->unary(ExprOp::kAbs, x); }
 Ex floor(Ex x) { return x.map->unary(ExprOp::kFloor, x); }
-Ex number(Ex like, double v) { return like.map->constant(v); }
-Ex select(Ex c, Ex a, Ex b) { return c.map->select(c, a, b); }
 Ex pow(Ex a, Ex b) { return a.map->binary(ExprOp::kPow, a, b); }
 
 // pi times the distance from the nearest integer: the argument of sin and tan without the rounding of pi x.

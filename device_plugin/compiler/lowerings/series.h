@@ -1,4 +1,4 @@
-// Series of special functions.
+// What the special functions share: names for expressions, series.
 #pragma once
 
 #include <cstddef>
@@ -6,6 +6,12 @@
 #include "device_plugin/compiler/lowerings/pointwise.h"
 
 namespace trnsim::compiler {
+
+inline Ex sqrt(Ex x) { return x.map->math(ExprOp::kSqrt, x); }
+inline Ex log(Ex x) { return x.map->math(ExprOp::kLog, x); }
+inline Ex abs(Ex x) { return x.map->unary(ExprOp::kAbs, x); }
+inline Ex number(Ex like, double v) { return like.map->constant(v); }
+inline Ex select(Ex c, Ex a, Ex b) { return c.map->select(c, a, b); }
 
 // sum c[k] T_k(t) for t in [-1, 1], by Clenshaw's recurrence, which loses no digits there.
 template <size_t n>
