@@ -20,12 +20,12 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/util/Exception.h>
-#include <c10/util/accumulate.h>
 
 #include <cmath>
 #include <tuple>
 #include <vector>
 
+#include "device_plugin/aten/batches.h"
 #include "device_plugin/aten/composite_kernel.h"
 
 namespace trnsim::aten {
@@ -87,17 +87,6 @@ class Tournament {
   std::vector<Round> rounds_;
 };
 
-std::vector<int64_t> batch_of(const Tensor& a) {
-  return a.sizes().slice(0, static_cast<size_t>(a.dim() - 2)).vec();
-}
-std::vector<int64_t> with(std::vector<int64_t> sizes, std::initializer_list<int64_t> more) {
-  sizes.insert(sizes.end(), more);
-  return sizes;
-}
-Tensor flat_batch(const Tensor& a) {
-  return a.reshape({c10::multiply_integers(batch_of(a)), a.size(-2), a.size(-1)}).contiguous();
-}
-
 // Columns in the order of `order` [batch, n].
 Tensor columns_in_order(const Tensor& a, const Tensor& order) {
   return a.gather(2, order.unsqueeze(1).expand({a.size(0), a.size(1), order.size(1)}).contiguous());
@@ -112,7 +101,7 @@ std::tuple<Tensor, Tensor> eigh(const Tensor& self, c10::string_view uplo, bool 
   if (self.numel() == 0)
     return {at::empty(with(batch, {n}), self.options()),
             compute_v ? at::empty(self.sizes(), self.options()) : at::empty({0}, self.options())};
-  const Tensor given = flat_batch(self);
+  const Tensor given = flat_batch(self).contiguous();
   Tensor a = upper ? given.triu() + given.triu(1).mT() : given.tril() + given.tril(-1).mT();
   Tensor v = at::eye(n, self.options()).expand(a.sizes()).contiguous();
   const Tensor off_diagonal = 1 - at::eye(n, self.options());
@@ -191,7 +180,7 @@ std::tuple<Tensor, Tensor, Tensor> svd(const Tensor& self, bool full_matrices, b
     return {eye(m, {m, rows}), s, eye(n, {columns, n})};
   }
   const bool tall = m >= n;
-  const Tensor flat = flat_batch(tall ? self : self.mT());
+  const Tensor flat = flat_batch(tall ? self : self.mT()).contiguous();
   const Svd d = decomposed(flat, compute_uv, full_matrices);
   const Tensor s = d.s.reshape(with(batch, {k}));
   if (!compute_uv) return {none(), s, none()};

@@ -17,13 +17,13 @@
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
-#include <c10/util/accumulate.h>
 
 #include <algorithm>
 #include <cmath>
 #include <tuple>
 #include <vector>
 
+#include "device_plugin/aten/batches.h"
 #include "device_plugin/aten/composite_kernel.h"
 
 namespace trnsim::aten {
@@ -34,19 +34,6 @@ using Two = std::tuple<Tensor, Tensor>;
 using Three = std::tuple<Tensor, Tensor, Tensor>;
 using Four = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 
-std::vector<int64_t> batch_of(const Tensor& a) {
-  return a.sizes().slice(0, static_cast<size_t>(a.dim() - 2)).vec();
-}
-
-std::vector<int64_t> with(std::vector<int64_t> sizes, std::initializer_list<int64_t> more) {
-  sizes.insert(sizes.end(), more);
-  return sizes;
-}
-
-// [.., m, n] -> [batch, m, n]
-Tensor flat_batch(const Tensor& a) {
-  return a.reshape({c10::multiply_integers(batch_of(a)), a.size(-2), a.size(-1)});
-}
 Tensor own_copy(const Tensor& a) { return flat_batch(a).clone(at::MemoryFormat::Contiguous); }
 
 Tensor places(int64_t n, const Tensor& like) { return at::arange(n, like.options().dtype(at::kInt)); }
