@@ -204,8 +204,7 @@ class GridSampler {
 
   Tensor run() const {
     const bool cubic = interpolation_ == Interpolation::kBicubic;
-    std::vector<Tensor> place, weight;  // of one tap, per axis
-    std::vector<std::vector<std::pair<Tensor, Tensor>>> taps;
+    std::vector<std::vector<std::pair<Tensor, Tensor>>> taps;  // places and weights, per axis
     for (int64_t d = 0; d < spatial_; ++d) {
       const Tensor& x = at_[static_cast<size_t>(d)];
       const int64_t size = input_.size(2 + d);

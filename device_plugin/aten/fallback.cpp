@@ -199,7 +199,6 @@ class HostCall {
 };
 
 void global_fallback(const c10::OperatorHandle& op, c10::Stack* stack) {
-  const std::string name = full_name(op);
   run_on_host(op, stack, "no lowering for this operator", FallbackKind::kNotLowered);
 }
 

@@ -41,8 +41,6 @@ class GraphProgram {
                                      const std::vector<CallNumber>& numbers) const;
 
   const std::string& name() const { return plan_->name; }
-  size_t num_tensors() const { return num_tensors_; }
-  size_t num_numbers() const { return num_numbers_; }
   bool compiled() const { return compiled_; }  // when it was made; otherwise it was found in a cache
   uint64_t compile_us() const { return compile_us_; }
   size_t num_nodes() const { return num_nodes_; }

@@ -5,7 +5,6 @@
 #include <c10/util/Exception.h>
 #include <c10/util/strides.h>
 
-#include <algorithm>
 #include <atomic>
 #include <bit>
 
@@ -63,7 +62,7 @@ int64_t extent_elements(const compiler::TensorType& type) {
 
 }  // namespace
 
-thread_local Recorder* Recorder::active_ = nullptr;
+constinit thread_local Recorder* Recorder::active_ = nullptr;
 
 void refuse_while_recording(const char* op, const char* reason) {
   if (Recorder* recorder = Recorder::active()) recorder->refuse(op, reason);

@@ -32,7 +32,6 @@ struct RecordedCall {
   // Slots whose value is that of a 0-dim CPU tensor.
   c10::SmallVector<std::pair<int32_t, const at::Tensor*>, 2> numbers;
   c10::ArrayRef<Plan::ParamConversion> conversions;
-  bool random = false;
   uint64_t random_words = 0;
 };
 
@@ -97,7 +96,7 @@ class Recorder {
                                const Plan::ParamConversion* conversion);
   std::vector<Refusal> refusals_of_nodes();
 
-  static thread_local Recorder* active_;
+  static constinit thread_local Recorder* active_;
 
   const c10::DeviceIndex device_;
   compiler::Graph graph_;

@@ -545,7 +545,6 @@ void record(Recorder& recorder, const c10::OperatorHandle& op, const Overload& o
     recorded.params = call.params;
     recorded.numbers = call.host_scalars;
     recorded.conversions = plan.param_conversions;
-    recorded.random = overload.random;
     recorded.random_words = plan.random_words;
     recorder.append(std::move(recorded));
   }

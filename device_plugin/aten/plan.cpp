@@ -21,8 +21,8 @@ namespace {
 
 std::atomic<uint64_t> hits{0}, misses{0}, compiles{0}, disk_hits{0}, compile_us{0};
 
-// The plans in caches and those of compiled graphs, by device. A plan leaves it in its destructor, so what is found under the lock is memory that
-// exists; whether it is still in use, its shared_ptr knows.
+// The plans in caches and those of compiled graphs, by device. A plan leaves it in its destructor, so what is found under
+// the lock is memory that exists; whether it is still in use, its shared_ptr knows.
 std::mutex registry_mutex;
 std::unordered_map<int, std::unordered_set<Plan*>>& registry() {
   static auto* plans = new std::unordered_map<int, std::unordered_set<Plan*>>;

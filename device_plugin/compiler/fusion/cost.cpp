@@ -10,7 +10,6 @@ namespace {
 // Rates of one physical core, rounded: sixteen DMA engines; two engines that share the operators, 128 lanes each.
 constexpr double kBytesPerNs = 400;
 constexpr double kElementsPerNs = 220;
-constexpr double kKernelNs = 2000;     // latency of the loads before and the stores behind the computation
 constexpr double kFullRunBytes = 512;  // shorter runs waste DMA bandwidth
 constexpr double kWorstRunPenalty = 32;
 // The map tiler's budget (tilers/map.cpp).

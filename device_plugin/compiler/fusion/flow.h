@@ -45,7 +45,6 @@ class Flow {
   // Writes the living kernels back, in an order that respects the flow.
   void apply();
 
-  const KernelList& list() const { return list_; }
   std::vector<FlowNode>& nodes() { return nodes_; }
   FlowNode& node(int n) { return nodes_[static_cast<size_t>(n)]; }
   FlowValue& value(int v) { return values_[static_cast<size_t>(v)]; }
@@ -66,7 +65,6 @@ class Flow {
   // `node` does not read the value any more. Writers that nobody needs any more go.
   void release(int value, int node);
   void add_reader(int value, int node);
-  void order_after(int first, int second) { node(first).next.push_back(second); }
   // Removes kernels and results that nobody needs.
   void remove_dead();
 

@@ -42,7 +42,7 @@ bool same_elements(const MapForm& joined, const View& a, const View& b) {
 // Builds the joined form, whose sizes and roles are set.
 class Joiner {
  public:
-  Joiner(Flow& flow, MapForm& joined) : flow_(flow), joined_(joined), merger_(joined.exprs) {}
+  explicit Joiner(MapForm& joined) : joined_(joined), merger_(joined.exprs) {}
 
   // The expressions of `f`. `inlined(i)` is the expression that stands for input i, or -1.
   template <typename Inlined>
@@ -103,7 +103,6 @@ class Joiner {
     return merger_.add(sum);
   }
 
-  Flow& flow_;
   MapForm& joined_;
   ExprMerger merger_;
 };
@@ -280,7 +279,7 @@ std::optional<Joined> join_maps(Flow& flow, MapForm first, int second_node, bool
   }
 
   // ---- expressions
-  Joiner joiner(flow, joined);
+  Joiner joiner(joined);
   const std::vector<int32_t> of_first = joiner.add(first, at_first, [](size_t) { return -1; });
   bool legal = true;
   const std::vector<int32_t> of_second = joiner.add(second, at_second, [&](size_t i) {
@@ -334,7 +333,7 @@ std::optional<Joined> join_siblings(Flow& flow, int first_node, int second_node,
     if (second.sizes[d] > 1 && joined.reduced[d] != second.reduced[d]) return std::nullopt;
   }
   if (joined.reduces() != (first.reduces() || second.reduces())) return std::nullopt;
-  Joiner joiner(flow, joined);
+  Joiner joiner(joined);
   const Placement at_first{match->axis, match->start}, at_second = identity(second);
   auto take = [&](const MapForm& f, const Placement& p) {
     const std::vector<int32_t> exprs = joiner.add(f, p, [](size_t) { return -1; });

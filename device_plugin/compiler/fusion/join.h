@@ -13,9 +13,9 @@ struct Joined {
   bool keeps_first = true;  // the results of the first map are among the results
 };
 
-// Map `second` with the values of map `first` in place of its loads of them. Without `keep` the results of `first` that
-// only `second` reads are left out; with `inline_only` all are left out (and `first` stays where it is). The order of
-// the kernels is the caller's business.
+// Map `second` with the values of map `first` in place of its loads of them. Results of `first` that only
+// `second` reads are left out; with `inline_only` all are left out (and `first` stays where it is). The order of the
+// kernels is the caller's business.
 //
 // Legal when
 //  - every element that `second` reads of a result of `first` is one of that result's elements, found by align(): then the

@@ -249,7 +249,7 @@ class Flash {
   }
 
   void store(QueryTile& t) {
-    Access sum = t.sum, blind;
+    Access sum = t.sum;
     if (mask_.may_blind()) {
       // No key seen: the result is 0 / smallest, not 0 / 0.
       sum = column(t.rows);
@@ -269,7 +269,7 @@ class Flash {
       Access infinite = column(t.rows), marked = column(t.rows);
       tile_.tensor_scalar(infinite, t.sum, AluOp::kEqual, TileBuilder::imm(0), AluOp::kMultiply,
                           TileBuilder::imm(std::numeric_limits<float>::max()));
-      // Twice: max * 2 + lse overflows to +inf whatever lse is.
+      // More than once: max * 4 + lse overflows to +inf whatever lse is.
       tile_.scalar_tensor_tensor(marked, infinite, AluOp::kMultiply, TileBuilder::imm(4), AluOp::kAdd, lse);
       lse = marked;
     }
