@@ -216,19 +216,25 @@ Tensor each_part(const Tensor& x, F f) {
   return complex_of(f(p.re), f(p.im));
 }
 
-Tensor sum(const Tensor& x, at::OptionalIntArrayRef dim, bool keepdim,
-           std::optional<c10::ScalarType> /*dtype*/) {
-  return each_part(x, [&](const Tensor& t) { return t.sum(dim, keepdim); });
+// Reductions convert their operand to `dtype` first, which may be real.
+template <class F>
+Tensor reduced(const Tensor& x, std::optional<c10::ScalarType> dtype, F f) {
+  const Tensor operand = dtype ? x.to(*dtype) : x;
+  return operand.is_complex() ? each_part(operand, f) : f(operand);
 }
-Tensor sum_all(const Tensor& x, std::optional<c10::ScalarType> /*dtype*/) {
-  return each_part(x, [&](const Tensor& t) { return t.sum(); });
+
+Tensor sum(const Tensor& x, at::OptionalIntArrayRef dim, bool keepdim, std::optional<c10::ScalarType> dtype) {
+  return reduced(x, dtype, [&](const Tensor& t) { return t.sum(dim, keepdim); });
+}
+Tensor sum_all(const Tensor& x, std::optional<c10::ScalarType> dtype) {
+  return reduced(x, dtype, [&](const Tensor& t) { return t.sum(); });
 }
 Tensor mean(const Tensor& x, at::OptionalIntArrayRef dim, bool keepdim,
-            std::optional<c10::ScalarType> /*dtype*/) {
-  return each_part(x, [&](const Tensor& t) { return t.mean(dim, keepdim); });
+            std::optional<c10::ScalarType> dtype) {
+  return reduced(x, dtype, [&](const Tensor& t) { return t.mean(dim, keepdim); });
 }
-Tensor mean_all(const Tensor& x, std::optional<c10::ScalarType> /*dtype*/) {
-  return each_part(x, [&](const Tensor& t) { return t.mean(); });
+Tensor mean_all(const Tensor& x, std::optional<c10::ScalarType> dtype) {
+  return reduced(x, dtype, [&](const Tensor& t) { return t.mean(); });
 }
 
 Tensor constant_pad(const Tensor& x, at::IntArrayRef pad, const at::Scalar& value) {
@@ -350,7 +356,6 @@ const c10::KernelFunction* complex_form(const std::string& functional) {
         composite("aten::neg", &negative),
         composite("aten::clone", &clone),
         composite("aten::conj_physical", &conj_physical),
-        composite("aten::_conj_physical", &conj_physical),
         composite("aten::abs", &absolute),
         composite("aten::angle", &angle),
         composite("aten::sgn", &sign),

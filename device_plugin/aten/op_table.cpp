@@ -296,7 +296,8 @@ void register_lowered_ops() {
   }
   for (const Composites& table : composite_tables()) {
     for (const CompositeRow& row : table) {
-      registrar.add({row.name, 0, false}, [&](Overload o) {
+      // What a composite may refuse depends on the values of its numbers, so all of them tell its calls apart.
+      registrar.add({row.name, ~uint64_t{0}, false}, [&](Overload o) {
         return torch::CppFunction::makeFromBoxedFunctor(
             std::make_unique<CompositeKernel>(std::move(o), row.function, row.options));
       });

@@ -1,6 +1,8 @@
 """Operators made of other operators, at sizes beyond PyTorch's samples: more rows than partitions, odd and prime
 lengths, empty results, values that decide the shape. Everything runs on the device."""
 
+import warnings
+
 import pytest
 import torch
 
@@ -140,6 +142,16 @@ def test_transforms_of_planes_and_their_gradients():
                 random(200), rtol=1e-4, atol=1e-4)  # fmt: skip
 
 
+def test_complex_reductions_convert_their_operand_first():
+    a = torch.complex(random(130, 5), random(130, 5, seed=1))
+    for function in (torch.sum, torch.mean):
+        assert_same(lambda t, f=function: f(t, dtype=torch.complex64), a)
+        assert_same(lambda t, f=function: f(t.real, 0, dtype=torch.complex64), a)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the imaginary part is dropped
+            assert_same(lambda t, f=function: f(t, 1, dtype=torch.float32), a)
+
+
 def test_complex_arithmetic():
     a, b = torch.complex(random(130, 5), random(130, 5, seed=1)), torch.complex(random(130, 5, seed=2), random(5))
     for function in (torch.add, torch.sub, torch.mul, torch.div, torch.eq):
@@ -255,3 +267,12 @@ def test_incomplete_gamma_functions():
     for function in (torch.special.gammainc, torch.special.gammaincc):
         actual = function(a.to("neuron"), x.to("neuron")).cpu()
         torch.testing.assert_close(actual.double(), function(a.double(), x.double()), rtol=5e-5, atol=1e-5)
+
+
+def test_numbers_that_were_accepted_once_do_not_speak_for_others():
+    x, y = random(5, 4).to("neuron"), whole(4, 5).to("neuron")
+    torch.nn.functional.multi_margin_loss(x, y, p=2)
+    with pytest.raises(ValueError, match="only p == 1 and p == 2 supported"):
+        torch.nn.functional.multi_margin_loss(x, y, p=3)
+    with pytest.raises(RuntimeError, match="[Oo]nly p == 1 and p == 2|p == 1|p == 2"):
+        torch.ops.aten.multi_margin_loss(x, y, 3, 1.0, None, 1)
