@@ -42,11 +42,12 @@ Tensor wide(const Tensor& t) {
 }
 
 // The gradient without the scaler's factor, which is also written back, in the direction of descent.
-Tensor descent(const Tensor& stored, const OptionalTensor& grad_scale, bool maximize) {
+Tensor descent(const Tensor& stored, const OptionalTensor& grad_scale, bool maximize,
+               const Guarded& guarded) {
   Tensor grad = wide(stored);
   if (given(grad_scale)) {
     grad = grad / *grad_scale;
-    stored.copy_(grad);
+    guarded.assign(stored, grad);
   }
   return maximize ? -grad : grad;
 }
@@ -68,7 +69,7 @@ void fused_adam(TensorList params, TensorList grads, TensorList exp_avgs, Tensor
   if (amsgrad) check_lengths(kName, params, max_exp_avg_sqs);
   const Guarded guarded(found_inf);
   for (size_t i = 0; i < params.size(); ++i) {
-    Tensor grad = descent(grads[i], grad_scale, maximize);
+    Tensor grad = descent(grads[i], grad_scale, maximize, guarded);
     Tensor param = wide(params[i]);
     if (weight_decay != 0) {
       if constexpr (kDecay == Decay::kDecoupled)
@@ -100,7 +101,7 @@ void fused_sgd(TensorList params, TensorList grads, TensorList momentum_buffers,
   if (momentum != 0) check_lengths("_fused_sgd_", params, momentum_buffers);
   const Guarded guarded(found_inf);
   for (size_t i = 0; i < params.size(); ++i) {
-    Tensor grad = descent(grads[i], grad_scale, maximize);
+    Tensor grad = descent(grads[i], grad_scale, maximize, guarded);
     if (weight_decay != 0) grad = grad + wide(params[i]) * weight_decay;
     if (momentum != 0) {
       const Tensor buffer =
@@ -119,7 +120,7 @@ void fused_adagrad(TensorList params, TensorList grads, TensorList state_sums, T
   for (TensorList list : {grads, state_sums, state_steps}) check_lengths("_fused_adagrad_", params, list);
   const Guarded guarded(found_inf);
   for (size_t i = 0; i < params.size(); ++i) {
-    Tensor grad = descent(grads[i], grad_scale, maximize);
+    Tensor grad = descent(grads[i], grad_scale, maximize, guarded);
     if (weight_decay != 0) grad = grad + wide(params[i]) * weight_decay;
     const Tensor rate = lr / ((state_steps[i] - 1) * lr_decay + 1);
     const Tensor sum = wide(state_sums[i]) + grad * grad;

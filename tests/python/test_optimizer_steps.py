@@ -82,7 +82,9 @@ def test_a_fused_step_that_the_scaler_calls_off_changes_nothing(cls):
         before = p.detach().cpu().clone()
         optimizer.zero_grad()
         scaler.scale((p * factor).sum()).backward()
+        scaled = p.grad.cpu().clone()
         scaler.step(optimizer)
+        assert torch.equal(p.grad.cpu(), scaled) == (factor == float("inf"))
         scaler.update()
         assert scaler.get_scale() == expected
         assert torch.equal(p.detach().cpu(), before) == (factor == float("inf"))
