@@ -145,3 +145,14 @@ def test_memory_read_as_another_type():
 
 def test_signed_bytes_are_no_other_memory():
     check(lambda x: (x * 2).view(torch.int8) + 1, torch.arange(5, dtype=torch.uint8), programs=1)
+
+
+def test_a_host_tensor_that_a_program_takes_stays_on_the_host():
+    @torch.compile(backend="neuron")
+    def f(x):
+        c = torch.arange(3.0)
+        return x + c.to(x.device), c
+
+    shifted, c = f(torch.ones(3, device="neuron"))
+    assert c.device.type == "cpu" and c.tolist() == [0.0, 1.0, 2.0]
+    assert shifted.tolist() == [1.0, 2.0, 3.0]

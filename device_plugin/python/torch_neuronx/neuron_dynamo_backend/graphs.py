@@ -78,9 +78,10 @@ class _Program:
         self.results = results
 
     def __call__(self, values):
-        for slot, device in self.uploads:
-            values[slot] = values[slot].to(device)
-        made = self.program([values[i] for i in self.tensors], [values[i] for i in self.numbers])
+        tensors = [values[i] for i in self.tensors]
+        for position, device in self.uploads:  # the host's tensor stays where it is: others may want it
+            tensors[position] = tensors[position].to(device)
+        made = self.program(tensors, [values[i] for i in self.numbers])
         for slot, value in zip(self.results, made, strict=True):
             values[slot] = value
 
@@ -287,7 +288,7 @@ class _GraphCompiler:
                 return recorder.number(value.dtype, False)
             slot = self._fetch(node)
             if value.device.type == "cpu":
-                uploads.append((slot, self.device))
+                uploads.append((len(tensors), self.device))
             tensors.append(slot)
             return recorder.input(
                 value.dtype,
