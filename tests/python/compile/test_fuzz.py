@@ -11,8 +11,9 @@ import fuzz_graphs  # noqa: E402
 def test_random_graphs(capsys):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        failures = fuzz_graphs.fuzz(20, seed=7000, shrink=True)
+        judged, failures = fuzz_graphs.fuzz(20, seed=7000, shrink=True)
     assert not failures, capsys.readouterr().out
+    assert judged >= 15
 
 
 def test_a_wrong_operator_is_found_and_shrunk(monkeypatch):
