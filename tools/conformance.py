@@ -265,7 +265,8 @@ def main() -> int:
         parser.error("user error: no case matches; a name is group/entry/form/type, e.g. operators/add/values/float32")
     if not options.resume:
         options.results.unlink(missing_ok=True)
-    done = {name: row for name, row in read_results(options.results).items() if name in set(names)}
+    known = set(names)
+    done = {name: row for name, row in read_results(options.results).items() if name in known}
     sweep([name for name in chosen if name not in done], options.jobs, options.results, done)
 
     judged = {name: done[name] for name in chosen}

@@ -22,6 +22,10 @@ double first_launch(const std::vector<uint8_t>& container, const config::Config&
     const double start = cpu_seconds();
     chip::LoadError error;
     const auto program = device->load(container.data(), container.size(), &error);
+    if (program == nullptr) {
+      std::fprintf(stderr, "%s\n", error.message.c_str());
+      return -1;
+    }
     std::vector<chip::Binding> bindings;
     for (const auto& t : program->tensors()) bindings.push_back({nullptr, t.bytes, 0});
     const chip::LaunchResult r = device->launch(0, *program, bindings);

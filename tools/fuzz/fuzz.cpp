@@ -11,14 +11,14 @@
 #include <cstdio>
 #include <cstring>
 #include <ctime>
-#include <fstream>
 #include <iostream>
-#include <iterator>
+#include <stdexcept>
 #include <thread>
 
 #include "isa/assembler.h"
 #include "isa/disassembler.h"
 #include "tools/fuzz/cases.h"
+#include "tools/native/bytes.h"
 
 using namespace trnsim;
 using Clock = std::chrono::steady_clock;
@@ -103,13 +103,17 @@ std::string judge_in_child(Shared& shared, const isa::Program& program, bool leg
   });
 }
 
+void write(const std::string& path, const std::vector<uint8_t>& bytes) {
+  std::string error;
+  if (!native::write_file(path, bytes, &error)) throw std::runtime_error(error);
+}
+
 std::string save(const fuzz::Case& c, uint64_t seed, uint64_t number, const std::string& why,
                  const std::string& folder, Shared& shared) {
   std::string path = folder + "/fuzz-" + std::to_string(seed) + "-" + std::to_string(number);
   if (c.kind == fuzz::Kind::kContainer || c.kind == fuzz::Kind::kText) {
     path += c.kind == fuzz::Kind::kContainer ? ".trnp" : ".trnasm";
-    std::ofstream(path, std::ios::binary)
-        .write(reinterpret_cast<const char*>(c.bytes.data()), static_cast<std::streamsize>(c.bytes.size()));
+    write(path, c.bytes);
     return path;
   }
   const bool legal = c.kind == fuzz::Kind::kLegal;
@@ -117,7 +121,8 @@ std::string save(const fuzz::Case& c, uint64_t seed, uint64_t number, const std:
     return kind_of(judge_in_child(shared, p, legal)) == kind_of(why);
   });
   path += ".trnasm";
-  std::ofstream(path) << "# " << why << "\n" << isa::disassemble(small);
+  const std::string text = "# " + why + "\n" + isa::disassemble(small);
+  write(path, {text.begin(), text.end()});
   return path;
 }
 
@@ -125,9 +130,9 @@ int replay(const std::vector<std::string>& files) {
   int bad = 0;
   fuzz::Judge judge;
   for (const std::string& path : files) {
-    std::ifstream in(path, std::ios::binary);
     fuzz::Case c;
-    c.bytes.assign(std::istreambuf_iterator<char>(in), {});
+    std::string error;
+    if (!native::read_file(path, &c.bytes, &error)) throw std::runtime_error(error);
     const bool text = path.size() > 7 && path.compare(path.size() - 7, 7, ".trnasm") == 0;
     c.kind = text ? fuzz::Kind::kText : fuzz::Kind::kContainer;
     const fuzz::Verdict v = judge.judge(c);
