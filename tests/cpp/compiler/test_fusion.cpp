@@ -1,6 +1,7 @@
 // The graph level: what fuses, what must not, and that the values stay the same: the oracle before and after the passes,
 // and the compiled program.
 #include <algorithm>
+#include <string>
 
 #include "device_plugin/compiler/fusion/fusion.h"
 #include "device_plugin/compiler/graph_text.h"
@@ -16,8 +17,22 @@ namespace {
 struct Case {
   const char* name;
   size_t before, after;  // kernels
-  const char* text;
+  std::string text;
 };
+
+// softmax(0.3 q k) v of q %0, k %1, v %2: `softmax` makes the probabilities %7 of the scores %5, with the mask %3 if any.
+std::string attention(const std::string& dtype, const std::string& outputs, const std::string& softmax) {
+  const std::string q = dtype + "[6, 70, 16]\n", k = dtype + "[6, 16, 70]\n",
+                    scores = dtype + "[6, 70, 70]\n";
+  return "graph \"attention\" {\n  %0: " + q + "  %1: " + k + "  %2: " + q +
+         "  %3: fp32[6, 70, 70]\n  %4: " + scores + "  %5: " + scores + "  %6: " + scores +
+         "  %7: " + scores + "  %8: " + q + "  inputs %0, %1, %2, %3\n  outputs " + outputs + R"(
+  %4 = "aten::bmm"(%0, %1)
+  %5 = "aten::mul.Tensor"(%4, f:0.3))" +
+         softmax + R"(
+  %8 = "aten::bmm"(%7, %2)
+})";
+}
 
 const Case kCases[] = {
     {"pointwise chain", 3, 1, R"(graph "chain" params 1 {
@@ -369,109 +384,19 @@ const Case kCases[] = {
   %14 = "aten::_safe_softmax"(%13, -1, none)
   %17 = "aten::bmm"(%15, %16)
 })"},
-    {"attention with a mask given as a tensor", 5, 1, R"(graph "attention" {
-  %0: fp32[6, 70, 16]
-  %1: fp32[6, 16, 70]
-  %2: fp32[6, 70, 16]
-  %3: fp32[6, 70, 70]
-  %4: int32[70]
-  %5: fp32[6, 70, 70]
-  %6: fp32[6, 70, 70]
-  %7: fp32[6, 70, 70]
-  %8: fp32[6, 70, 70]
-  %9: fp32[6, 70, 16]
-  %10: int32[70, 1] view %4 + 0
-  %11: bool[70, 70]
-  inputs %0, %1, %2, %3, %4
-  outputs %9
-  %5 = "aten::bmm"(%0, %1)
-  %6 = "aten::mul.Tensor"(%5, f:0.3)
-  %7 = "aten::add.Tensor"(%6, %3, 1)
-  %8 = "aten::_safe_softmax"(%7, -1, none)
-  %9 = "aten::bmm"(%8, %2)
-})"},
-    {"attention without a mask", 4, 1, R"(graph "attention" {
-  %0: fp32[6, 70, 16]
-  %1: fp32[6, 16, 70]
-  %2: fp32[6, 70, 16]
-  %3: fp32[6, 70, 70]
-  %4: int32[70]
-  %5: fp32[6, 70, 70]
-  %6: fp32[6, 70, 70]
-  %7: fp32[6, 70, 70]
-  %8: fp32[6, 70, 70]
-  %9: fp32[6, 70, 16]
-  %10: int32[70, 1] view %4 + 0
-  %11: bool[70, 70]
-  inputs %0, %1, %2, %3, %4
-  outputs %9
-  %5 = "aten::bmm"(%0, %1)
-  %6 = "aten::mul.Tensor"(%5, f:0.3)
-  %8 = "aten::_softmax"(%6, -1, false)
-  %9 = "aten::bmm"(%8, %2)
-})"},
-    {"a plain softmax of scores that a mask may hide stays", 5, 3, R"(graph "attention" {
-  %0: fp32[6, 70, 16]
-  %1: fp32[6, 16, 70]
-  %2: fp32[6, 70, 16]
-  %3: fp32[6, 70, 70]
-  %4: int32[70]
-  %5: fp32[6, 70, 70]
-  %6: fp32[6, 70, 70]
-  %7: fp32[6, 70, 70]
-  %8: fp32[6, 70, 70]
-  %9: fp32[6, 70, 16]
-  %10: int32[70, 1] view %4 + 0
-  %11: bool[70, 70]
-  inputs %0, %1, %2, %3, %4
-  outputs %9
-  %5 = "aten::bmm"(%0, %1)
-  %6 = "aten::mul.Tensor"(%5, f:0.3)
-  %7 = "aten::add.Tensor"(%6, %3, 1)
-  %8 = "aten::_softmax"(%7, -1, false)
-  %9 = "aten::bmm"(%8, %2)
-})"},
-    {"probabilities that leave the graph are stored", 5, 3, R"(graph "attention" {
-  %0: fp32[6, 70, 16]
-  %1: fp32[6, 16, 70]
-  %2: fp32[6, 70, 16]
-  %3: fp32[6, 70, 70]
-  %4: int32[70]
-  %5: fp32[6, 70, 70]
-  %6: fp32[6, 70, 70]
-  %7: fp32[6, 70, 70]
-  %8: fp32[6, 70, 70]
-  %9: fp32[6, 70, 16]
-  %10: int32[70, 1] view %4 + 0
-  %11: bool[70, 70]
-  inputs %0, %1, %2, %3, %4
-  outputs %8, %9
-  %5 = "aten::bmm"(%0, %1)
-  %6 = "aten::mul.Tensor"(%5, f:0.3)
-  %7 = "aten::add.Tensor"(%6, %3, 1)
-  %8 = "aten::_safe_softmax"(%7, -1, none)
-  %9 = "aten::bmm"(%8, %2)
-})"},
-    {"scores of bf16 were rounded and stay", 4, 3, R"(graph "attention" {
-  %0: bf16[6, 70, 16]
-  %1: bf16[6, 16, 70]
-  %2: bf16[6, 70, 16]
-  %3: fp32[6, 70, 70]
-  %4: int32[70]
-  %5: bf16[6, 70, 70]
-  %6: bf16[6, 70, 70]
-  %7: bf16[6, 70, 70]
-  %8: bf16[6, 70, 70]
-  %9: bf16[6, 70, 16]
-  %10: int32[70, 1] view %4 + 0
-  %11: bool[70, 70]
-  inputs %0, %1, %2, %3, %4
-  outputs %9
-  %5 = "aten::bmm"(%0, %1)
-  %6 = "aten::mul.Tensor"(%5, f:0.3)
-  %8 = "aten::_softmax"(%6, -1, false)
-  %9 = "aten::bmm"(%8, %2)
-})"},
+    {"attention with a mask given as a tensor", 5, 1, attention("fp32", "%8", R"(
+  %6 = "aten::add.Tensor"(%5, %3, 1)
+  %7 = "aten::_safe_softmax"(%6, -1, none))")},
+    {"attention without a mask", 4, 1, attention("fp32", "%8", R"(
+  %7 = "aten::_softmax"(%5, -1, false))")},
+    {"a plain softmax of scores that a mask may hide stays", 5, 3, attention("fp32", "%8", R"(
+  %6 = "aten::add.Tensor"(%5, %3, 1)
+  %7 = "aten::_softmax"(%6, -1, false))")},
+    {"probabilities that leave the graph are stored", 5, 3, attention("fp32", "%7, %8", R"(
+  %6 = "aten::add.Tensor"(%5, %3, 1)
+  %7 = "aten::_safe_softmax"(%6, -1, none))")},
+    {"scores of bf16 were rounded and stay", 4, 3, attention("bf16", "%8", R"(
+  %7 = "aten::_softmax"(%5, -1, false))")},
 };
 
 }  // namespace

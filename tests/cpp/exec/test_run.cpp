@@ -5,6 +5,7 @@
 #include "isa/random_program.h"
 #include "sim/exec/exec.h"
 #include "tests/cpp/catch.h"
+#include "tests/cpp/isa/operands.h"
 
 using namespace trnsim;
 using isa::Access;
@@ -18,29 +19,12 @@ using isa::Space;
 namespace {
 
 Access tile(int partitions, int n, int64_t offset, Dtype d = Dtype::kF32, Space space = Space::kSbuf) {
-  Access a;
-  a.space = space;
-  a.dtype = d;
-  a.num_partitions = static_cast<uint16_t>(partitions);
-  a.offset = offset;
-  a.num_dims = 1;
-  a.step[0] = 1;
-  a.size[0] = static_cast<uint32_t>(n);
-  return a;
+  return isa::test::tile(space, partitions, {static_cast<uint32_t>(n)}, d, offset);
 }
 
 Access tensor(uint32_t index, std::vector<uint32_t> sizes, Dtype d = Dtype::kF32) {
-  Access a;
-  a.space = Space::kHbm;
-  a.dtype = d;
+  Access a = isa::test::tile(Space::kHbm, 0, sizes, d);
   a.tensor = index;
-  a.num_dims = static_cast<uint8_t>(sizes.size());
-  int64_t step = 1;
-  for (size_t i = sizes.size(); i-- > 0;) {
-    a.size[i] = sizes[i];
-    a.step[i] = step;
-    step *= sizes[i];
-  }
   return a;
 }
 

@@ -1,4 +1,4 @@
-// Operands and instructions of the validator's tests, dense unless a test changes them.
+// Operands and instructions of tests, dense unless a test changes them.
 #pragma once
 
 #include <utility>
