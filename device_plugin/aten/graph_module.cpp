@@ -32,7 +32,7 @@ CallNumber number_of(py::handle value) {
   return number;
 }
 
-py::list run(const GraphProgram& program, const py::list& tensors, const py::list& numbers) {
+py::list run(GraphProgram& program, const py::list& tensors, const py::list& numbers) {
   std::vector<at::Tensor> arguments;
   arguments.reserve(tensors.size());
   for (py::handle t : tensors) {
@@ -60,7 +60,7 @@ void bind_graphs(py::module_& m) {
   const auto nogil = py::call_guard<py::gil_scoped_release>();
   py::class_<GraphProgram, std::shared_ptr<GraphProgram>>(m, "GraphProgram")
       .def("__call__", &run)
-      .def_property_readonly("name", &GraphProgram::name)
+      .def_property_readonly("name", [](const GraphProgram& self) { return self.name; })
       .def_property_readonly("num_nodes", &GraphProgram::num_nodes)
       .def_property_readonly("compiled", &GraphProgram::compiled)
       .def_property_readonly("compile_us", &GraphProgram::compile_us);

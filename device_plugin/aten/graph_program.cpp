@@ -41,12 +41,12 @@ at::Tensor window_on(const at::Tensor& base, const GraphProgram::Result& result)
 // The tensor in the form the program was made for.
 at::Tensor GraphProgram::checked(const Input& input, const at::Tensor& t, size_t position) const {
   TORCH_CHECK(
-      t.defined() && t.device().type() == c10::DeviceType::PrivateUse1 && t.device().index() == plan_->device,
-      "user error: argument ", position, " of the compiled graph ", name(),
-      " has to be on neuron:", static_cast<int>(plan_->device), ", but is ",
+      t.defined() && t.device().type() == c10::DeviceType::PrivateUse1 && t.device().index() == device,
+      "user error: argument ", position, " of the compiled graph ", name,
+      " has to be on neuron:", static_cast<int>(device), ", but is ",
       t.defined() ? t.device().str() : "missing");
   TORCH_CHECK(t.scalar_type() == input.meta.dtype && t.sizes() == c10::IntArrayRef(input.meta.sizes),
-              "user error: argument ", position, " of the compiled graph ", name(), " is ", t.scalar_type(),
+              "user error: argument ", position, " of the compiled graph ", name, " is ", t.scalar_type(),
               " ", t.sizes(), "; the graph was compiled for ", input.meta.dtype, " ",
               c10::IntArrayRef(input.meta.sizes));
   if (t.strides() == c10::IntArrayRef(input.meta.strides) || input.meta.extent_bytes == 0) return t;
@@ -54,20 +54,20 @@ at::Tensor GraphProgram::checked(const Input& input, const at::Tensor& t, size_t
   for (size_t d = 0; d < input.meta.sizes.size(); ++d)
     same &= input.meta.sizes[d] == 1 || t.strides()[d] == input.meta.strides[d];
   if (same) return t;
-  TORCH_CHECK(!input.written, "user error: argument ", position, " of the compiled graph ", name(),
+  TORCH_CHECK(!input.written, "user error: argument ", position, " of the compiled graph ", name,
               " is changed in place and has strides ", t.strides(), "; the graph was compiled for ",
               c10::IntArrayRef(input.meta.strides));
-  at::Tensor copy = empty_on(plan_->device, input.meta.sizes, input.meta.strides, input.meta.dtype);
+  at::Tensor copy = empty_on(device, input.meta.sizes, input.meta.strides, input.meta.dtype);
   device_copy(copy, t);
   return copy;
 }
 
 std::vector<at::Tensor> GraphProgram::operator()(const std::vector<at::Tensor>& tensors,
-                                                 const std::vector<CallNumber>& numbers) const {
+                                                 const std::vector<CallNumber>& numbers) {
   const DeviceUse use;
   TORCH_CHECK(tensors.size() == num_tensors_ && numbers.size() == num_numbers_,
-              "user error: the compiled graph ", name(), " takes ", num_tensors_, " tensors and ",
-              num_numbers_, " numbers, not ", tensors.size(), " and ", numbers.size());
+              "user error: the compiled graph ", name, " takes ", num_tensors_, " tensors and ", num_numbers_,
+              " numbers, not ", tensors.size(), " and ", numbers.size());
   for (int32_t d : divisors_) {
     const CallNumber& divisor = numbers[static_cast<size_t>(d)];
     TORCH_CHECK(!divisor.is_integer || divisor.integer != 0, "ZeroDivisionError");
@@ -80,31 +80,32 @@ std::vector<at::Tensor> GraphProgram::operator()(const std::vector<at::Tensor>& 
                                                   static_cast<size_t>(input.argument)));
   outputs.reserve(outputs_.size());
   for (size_t o = 0; o < outputs_.size(); ++o)
-    outputs.push_back(output_of_input_[o] >= 0 ? inputs[static_cast<size_t>(output_of_input_[o])]
-                                               : empty_on(plan_->device, outputs_[o].sizes,
-                                                          outputs_[o].strides, outputs_[o].dtype));
-  if (plan_->kind == Plan::Kind::kProgram) {
+    outputs.push_back(output_of_input_[o] >= 0
+                          ? inputs[static_cast<size_t>(output_of_input_[o])]
+                          : empty_on(device, outputs_[o].sizes, outputs_[o].strides, outputs_[o].dtype));
+  if (kind == Kind::kProgram) {
     c10::SmallVector<uint32_t, 16> params(params_.begin(), params_.end());
     for (const NumberUse& number : number_uses_) {
-      uint32_t bits = param_bits(numbers[static_cast<size_t>(number.number)], number.dtype, name());
+      uint32_t bits = param_bits(numbers[static_cast<size_t>(number.number)], number.dtype, name);
       if (number.converts) bits = converted_param(bits, number.dtype, number.to);
       params[static_cast<size_t>(number.slot)] = bits;
     }
     for (const RandomUse& random : random_uses_) {
-      const auto state = generator_or_default(std::nullopt, plan_->device).reserve(random.words);
+      const auto state = generator_or_default(std::nullopt, device).reserve(random.words);
       for (size_t i = 0; i < state.size(); ++i) params[static_cast<size_t>(random.slot) + i] = state[i];
     }
-    queue(plan_->device).submit([&](Command& command) {
-      command.plan = plan_;
+    const std::shared_ptr<Plan> self = shared_from_this();
+    queue(device).submit([&](Command& command) {
+      command.plan = self;
       auto bind = [&](const at::Tensor& t, size_t bytes) {
-        command.slices.push_back(bytes == 0 ? placeholder_slice(plan_->device)
+        command.slices.push_back(bytes == 0 ? placeholder_slice(device)
                                             : slice_of(t.storage().data_ptr(), t.const_data_ptr(), bytes));
       };
       for (size_t i = 0; i < inputs.size(); ++i) bind(inputs[i], inputs_[i].meta.extent_bytes);
       for (size_t o = 0; o < outputs.size(); ++o) bind(outputs[o], outputs_[o].extent_bytes);
       command.params.append(params.begin(), params.end());
     });
-    note_executed(name());
+    note_executed(name);
   }
   std::vector<at::Tensor> results;
   results.reserve(results_.size());
@@ -114,7 +115,7 @@ std::vector<at::Tensor> GraphProgram::operator()(const std::vector<at::Tensor>& 
         results.emplace_back();
         break;
       case Result::Kind::kNoValues:
-        results.push_back(empty_on(plan_->device, r.meta.sizes, r.meta.strides, r.meta.dtype));
+        results.push_back(empty_on(device, r.meta.sizes, r.meta.strides, r.meta.dtype));
         break;
       case Result::Kind::kOutput:
       case Result::Kind::kInput: {

@@ -19,11 +19,10 @@ struct CallNumber {
   int64_t integer = 0;
 };
 
-class GraphProgram {
+class GraphProgram : public Plan {
  public:
   struct Input {
     TensorMeta meta;
-    int64_t storage_offset = 0;
     int32_t argument = -1;  // position among the tensors of the call; -1: `captured`
     at::Tensor captured;
     bool written = false;  // the program changes it
@@ -38,9 +37,8 @@ class GraphProgram {
   };
 
   std::vector<at::Tensor> operator()(const std::vector<at::Tensor>& tensors,
-                                     const std::vector<CallNumber>& numbers) const;
+                                     const std::vector<CallNumber>& numbers);
 
-  const std::string& name() const { return plan_->name; }
   bool compiled() const { return compiled_; }  // when it was made; otherwise it was found in a cache
   uint64_t compile_us() const { return compile_us_; }
   size_t num_nodes() const { return num_nodes_; }
@@ -60,7 +58,6 @@ class GraphProgram {
 
   at::Tensor checked(const Input& input, const at::Tensor& t, size_t position) const;
 
-  std::shared_ptr<Plan> plan_ = std::make_shared<Plan>();
   size_t num_tensors_ = 0, num_numbers_ = 0, num_nodes_ = 0;
   std::vector<Input> inputs_;             // program inputs, in order
   std::vector<TensorMeta> outputs_;       // program outputs ...

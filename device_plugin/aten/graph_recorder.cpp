@@ -71,8 +71,8 @@ void refuse_while_recording(const char* op, const char* reason) {
 Recorder::Recorder(std::string name, c10::DeviceIndex device)
     : device_(device), program_(std::make_shared<GraphProgram>()) {
   graph_.name = std::move(name);
-  program_->plan_->name = graph_.name;
-  program_->plan_->device = device;
+  program_->name = graph_.name;
+  program_->device = device;
 }
 
 Recorder::~Recorder() { end(); }
@@ -143,7 +143,6 @@ at::Tensor Recorder::input(c10::ScalarType dtype, c10::IntArrayRef sizes, c10::I
   t.unsafeGetTensorImpl()->set_storage_offset(storage_offset);
   t.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
   input.meta = meta_of(t);
-  input.storage_offset = storage_offset;
   add_input(std::move(input), t.storage(), storage_offset);
   return t;
 }
@@ -161,8 +160,10 @@ void Recorder::require_nonzero(const at::Tensor& number) {
   program_->divisors_.push_back(numbers_.at(number.unsafeGetTensorImpl()));
 }
 
-bool Recorder::stands_for_number(const at::Tensor& t) const {
-  return numbers_.count(t.unsafeGetTensorImpl()) != 0;
+std::optional<int32_t> Recorder::number_of(const at::Tensor& t) const {
+  const auto it = numbers_.find(t.unsafeGetTensorImpl());
+  if (it == numbers_.end()) return std::nullopt;
+  return it->second;
 }
 
 // ---- memory
@@ -189,7 +190,6 @@ Recorder::Memory& Recorder::memory_of(const at::Tensor& t) {
   GraphProgram::Input input;
   input.captured = t;
   input.meta = meta_of(t);
-  input.storage_offset = t.storage_offset();
   add_input(std::move(input), t.storage(), t.storage_offset());
   return memories_[t.storage().unsafeGetStorageImpl()];
 }
@@ -271,10 +271,10 @@ Recorder::ValueId Recorder::write(const at::Tensor& t) {
 
 // ---- operators
 // -----------------------------------------------------------------------------------------------------------------
-compiler::ParamRef Recorder::param_for(const at::Tensor& number, isa::Dtype dtype,
+compiler::ParamRef Recorder::param_for(int32_t number, isa::Dtype dtype,
                                        const Plan::ParamConversion* conversion) {
   GraphProgram::NumberUse use;
-  use.number = numbers_.at(number.unsafeGetTensorImpl());
+  use.number = number;
   use.dtype = dtype;
   use.converts = conversion != nullptr;
   if (conversion != nullptr) use.to = conversion->to;
@@ -313,10 +313,10 @@ void Recorder::append(RecordedCall call) {
     if (p.dtype == isa::Dtype::kF32) return static_cast<double>(std::bit_cast<float>(bits));
     return static_cast<int64_t>(static_cast<int32_t>(bits));
   };
-  auto number_of = [&](int32_t slot) -> const at::Tensor* {
-    for (const auto& [at_slot, tensor] : call.numbers)
-      if (at_slot == slot && stands_for_number(*tensor)) return tensor;
-    return nullptr;
+  auto number_in = [&](int32_t slot) -> std::optional<int32_t> {
+    for (const auto& [at_slot, number] : call.numbers)
+      if (at_slot == slot) return number;
+    return std::nullopt;
   };
   int32_t random_slot = -1;
   auto in_graph = [&](const compiler::ParamRef& p) -> compiler::ParamRef {
@@ -344,7 +344,7 @@ void Recorder::append(RecordedCall call) {
       return out;
     }
     if (const auto* p = std::get_if<compiler::ParamRef>(&arg)) {
-      if (const at::Tensor* number = number_of(p->slot)) {
+      if (const auto number = number_in(p->slot)) {
         const auto* c = conversion_of(p->slot);
         return param_for(*number, c != nullptr ? c->from : p->dtype, c);
       }
@@ -372,7 +372,8 @@ void Recorder::append(RecordedCall call) {
 }
 
 void Recorder::copy_from_host(const at::Tensor& destination, const at::Tensor& source) {
-  if (!stands_for_number(source)) {  // a constant: it goes to the device now
+  const std::optional<int32_t> number = number_of(source);
+  if (!number) {  // a constant: it goes to the device now
     active_ = nullptr;
     at::Tensor constant;
     try {
@@ -388,7 +389,7 @@ void Recorder::copy_from_host(const at::Tensor& destination, const at::Tensor& s
   const isa::Dtype dtype = c10::isFloatingType(source.scalar_type()) ? isa::Dtype::kF32 : isa::Dtype::kI32;
   compiler::Node node;
   node.op = "aten::copy";
-  node.args = {compiler::Arg(kNoValue), compiler::Arg(param_for(source, dtype, nullptr)),
+  node.args = {compiler::Arg(kNoValue), compiler::Arg(param_for(*number, dtype, nullptr)),
                compiler::Arg(false)};
   node.results = {write(destination)};
   node.file = file_;
@@ -456,23 +457,20 @@ std::shared_ptr<GraphProgram> Recorder::finish(const std::vector<at::Tensor>& re
     program.results_.push_back(std::move(result));
   }
   for (size_t o = 0; o < program.outputs_.size(); ++o)
-    program.plan_->fresh_outputs.push_back(program.output_of_input_[o] < 0 &&
-                                           program.outputs_[o].extent_bytes > 0);
+    program.fresh_outputs.push_back(program.output_of_input_[o] < 0 && program.outputs_[o].extent_bytes > 0);
   program.num_nodes_ = graph_.nodes.size();
   if (graph_.nodes.empty()) {
-    program.plan_->kind = Plan::Kind::kNothing;
+    program.kind = Plan::Kind::kNothing;
     return program_;
   }
-  const CacheCounters before = cache_counters();
-  load_program(*program.plan_, graph_);
-  const CacheCounters after = cache_counters();
-  program.compiled_ = after.compiles != before.compiles;
-  program.compile_us_ = after.compile_us - before.compile_us;
-  if (program.plan_->kind == Plan::Kind::kProgram) {
-    keep_bindings_known(*program.plan_);
+  const Loading loading = load_program(program, graph_);
+  program.compiled_ = loading.compiled;
+  program.compile_us_ = loading.compile_us;
+  if (program.kind == Plan::Kind::kProgram) {
+    keep_bindings_known(program);
     return program_;
   }
-  const std::string reason = program.plan_->reason;
+  const std::string reason = program.reason;
   refusals_ = refusals_of_nodes();
   TORCH_CHECK_NOT_IMPLEMENTED(!refusals_.empty(), "neuron: compiling ", graph_.name, " failed: ", reason);
   return nullptr;

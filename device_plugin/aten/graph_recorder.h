@@ -29,8 +29,7 @@ struct RecordedCall {
   c10::SmallVector<const at::Tensor*, 8> inputs;  // of graph.inputs
   c10::SmallVector<at::Tensor, 4> results;        // of graph.outputs
   c10::ArrayRef<uint32_t> params;  // values of the first parameter slots; those of the Philox state follow
-  // Slots whose value is that of a 0-dim CPU tensor.
-  c10::SmallVector<std::pair<int32_t, const at::Tensor*>, 2> numbers;
+  c10::SmallVector<std::pair<int32_t, int32_t>, 2> numbers;  // slots whose value is a number of each call
   c10::ArrayRef<Plan::ParamConversion> conversions;
   uint64_t random_words = 0;
 };
@@ -66,9 +65,9 @@ class Recorder {
   const std::vector<Refusal>& refusals() const { return refusals_; }
 
   // ---- what the kernels of the device call
-  c10::DataPtr place(size_t bytes);  // an address without memory
-  bool stands_for_number(const at::Tensor& t) const;
-  void require_nonzero(const at::Tensor& number);  // a call that brings zero is refused
+  c10::DataPtr place(size_t bytes);                             // an address without memory
+  std::optional<int32_t> number_of(const at::Tensor& t) const;  // that it stands for
+  void require_nonzero(const at::Tensor& number);               // a call that brings zero is refused
   void append(RecordedCall call);
   // The destination on the device takes the values of a CPU tensor.
   void copy_from_host(const at::Tensor& destination, const at::Tensor& source);
@@ -92,8 +91,7 @@ class Recorder {
   ValueId read(const at::Tensor& t);
   ValueId write(const at::Tensor& t);
   int32_t add_input(GraphProgram::Input input, const c10::Storage& storage, int64_t origin);
-  compiler::ParamRef param_for(const at::Tensor& number, isa::Dtype dtype,
-                               const Plan::ParamConversion* conversion);
+  compiler::ParamRef param_for(int32_t number, isa::Dtype dtype, const Plan::ParamConversion* conversion);
   std::vector<Refusal> refusals_of_nodes();
 
   static constinit thread_local Recorder* active_;

@@ -366,7 +366,7 @@ bool changes_statistics(const Overload& overload, const c10::Stack& stack, size_
 
 // Fills the plan but for its program, which is that of `graph`. False: it has none, plan.kind says why.
 bool describe(const c10::OperatorHandle& op, const Overload& overload, const Call& call,
-              const c10::Stack& stack, size_t begin, Plan& plan, compiler::Graph& graph) {
+              const c10::Stack& stack, size_t begin, bool on_trial, Plan& plan, compiler::Graph& graph) {
   plan.device = call.device;
   plan.name = overload.functional;
   if (call.unsupported != nullptr) {
@@ -384,8 +384,7 @@ bool describe(const c10::OperatorHandle& op, const Overload& overload, const Cal
     check_as_cpu(op, overload, call, stack, begin, /*suspected=*/true);
     throw;
   }
-  // For a graph, PyTorch has looked at the call when it traced it.
-  if (Recorder::active() == nullptr) check_as_cpu(op, overload, call, stack, begin, /*suspected=*/false);
+  if (on_trial) check_as_cpu(op, overload, call, stack, begin, /*suspected=*/false);
   for (size_t r = 0; r < results.size(); ++r) {
     plan.result_wanted.push_back(results[r].defined());
     plan.results.push_back(results[r].defined() ? meta_from(results[r]) : TensorMeta{});
@@ -430,7 +429,7 @@ std::shared_ptr<Plan> make_plan(const c10::OperatorHandle& op, const Overload& o
                                 const c10::Stack& stack, size_t begin) {
   auto plan = std::make_shared<Plan>();
   compiler::Graph graph;
-  if (!describe(op, overload, call, stack, begin, *plan, graph)) return plan;
+  if (!describe(op, overload, call, stack, begin, /*on_trial=*/true, *plan, graph)) return plan;
   try {
     load_program(*plan, std::move(graph));
   } catch (const c10::Error&) {
@@ -528,10 +527,11 @@ void run_plan(const std::shared_ptr<Plan>& shared_plan, const Overload& overload
 
 // The same for a graph in the making: its nodes are appended, and the results have no memory yet.
 void record(Recorder& recorder, const c10::OperatorHandle& op, const Overload& overload, Call& call,
-            c10::Stack& stack, size_t begin) {
+            c10::Stack& stack, size_t begin, bool on_trial,
+            c10::ArrayRef<std::pair<size_t, int32_t>> numbers) {
   Plan plan;
   RecordedCall recorded;
-  const bool has_program = describe(op, overload, call, stack, begin, plan, recorded.graph);
+  const bool has_program = describe(op, overload, call, stack, begin, on_trial, plan, recorded.graph);
   if (!has_program && plan.kind == Plan::Kind::kFallback) recorder.refuse(overload.name, plan.reason);
   if (overload.generator >= 0 && !stack[begin + overload.generator].isNone())
     recorder.refuse(overload.name, "a generator of its own");
@@ -543,7 +543,11 @@ void record(Recorder& recorder, const c10::OperatorHandle& op, const Overload& o
     for (size_t r = 0; r < results.size(); ++r)
       if (plan.result_wanted[r]) recorded.results.push_back(results[r]);
     recorded.params = call.params;
-    recorded.numbers = call.host_scalars;
+    for (const auto& [slot, tensor] : call.host_scalars)
+      if (const auto number = recorder.number_of(*tensor)) recorded.numbers.emplace_back(slot, *number);
+    for (const auto& [argument, number] : numbers)
+      if (call.scalar_slots[argument] >= 0)
+        recorded.numbers.emplace_back(call.scalar_slots[argument], number);
     recorded.conversions = plan.param_conversions;
     recorded.random_words = plan.random_words;
     recorder.append(std::move(recorded));
@@ -560,7 +564,33 @@ bool is_complex(const Call& call, const Plan& plan) {
                      [](const TensorMeta& r) { return c10::isComplexType(r.dtype); });
 }
 
+std::unordered_map<std::string, const Overload*>& overloads() {
+  static auto* by_name = new std::unordered_map<std::string, const Overload*>;
+  return *by_name;
+}
+
 }  // namespace
+
+LoweredKernel::LoweredKernel(Overload overload)
+    : overload_(std::make_unique<Overload>(std::move(overload))), plans_(std::make_unique<PlanCache>()) {
+  overloads()[overload_->name] = overload_.get();
+}
+
+const Overload* lowered_overload(const std::string& name) {
+  const auto it = overloads().find(name);
+  return it == overloads().end() ? nullptr : it->second;
+}
+
+void record_element(Recorder& recorder, const c10::OperatorHandle& op, const Overload& overload,
+                    c10::Stack& stack, c10::ArrayRef<std::pair<size_t, int32_t>> numbers,
+                    std::unordered_set<uint64_t>& accepted) {
+  const size_t begin = stack.size() - overload.kinds.size();
+  if (overload.prepare != nullptr) overload.prepare(stack, begin);
+  Call call(overload, stack, begin);
+  call.read();
+  const bool is_new = accepted.insert(hash_of(call.key)).second;
+  record(recorder, op, overload, call, stack, begin, is_new, numbers);
+}
 
 void LoweredKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack) {
   const DeviceUse use;
@@ -570,7 +600,8 @@ void LoweredKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySe
   Call call(overload, *stack, begin);
   call.read();
   if (Recorder* recorder = Recorder::active()) {
-    record(*recorder, op, overload, call, *stack, begin);
+    // PyTorch has looked at the call when it traced the graph.
+    record(*recorder, op, overload, call, *stack, begin, /*on_trial=*/false, {});
     return;
   }
   if (overload.matrix_product) call.key.push_back(rounds_factors() ? 1 : 0);

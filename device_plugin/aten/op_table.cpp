@@ -308,6 +308,7 @@ void register_lowered_ops() {
 namespace {
 [[maybe_unused]] const bool registered = [] {
   register_lowered_ops();
+  register_foreach_ops();
   return true;
 }();
 }  // namespace

@@ -63,4 +63,7 @@ struct Overload {
 // (composite_kernel.h).
 void register_lowered_ops();
 
+// And one for every foreach operator (foreach.cpp), which is a list of calls of those.
+void register_foreach_ops();
+
 }  // namespace trnsim::aten

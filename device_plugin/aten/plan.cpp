@@ -57,7 +57,7 @@ size_t extent_bytes(c10::IntArrayRef sizes, c10::IntArrayRef strides, size_t ite
   return static_cast<size_t>(last + 1) * item_bytes;
 }
 
-void load_program(Plan& plan, compiler::Graph graph) {
+Loading load_program(Plan& plan, compiler::Graph graph) {
   const Nrt& api = nrt();
   const auto begin = std::chrono::steady_clock::now();
   const size_t num_inputs = graph.inputs.size(), num_outputs = graph.outputs.size();
@@ -65,14 +65,17 @@ void load_program(Plan& plan, compiler::Graph graph) {
   const StoredProgram program = find_or_compile(graph);
   if (program.compiled) ++compiles;
   if (program.from_disk) ++disk_hits;
-  compile_us += static_cast<uint64_t>(
+  Loading loading;
+  loading.compiled = program.compiled;
+  loading.compile_us = static_cast<uint64_t>(
       std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - begin)
           .count());
+  compile_us += loading.compile_us;
   using Status = compiler::CompileResult::Status;
   if (program.status == Status::kUnsupported) {
     plan.kind = Plan::Kind::kFallback;
     plan.reason = program.message;
-    return;
+    return loading;
   }
   TORCH_CHECK(program.status != Status::kUserError, program.message);
   // What the chip would refuse (a type of a later generation) is found after lowering; it is no fault of the
@@ -100,6 +103,7 @@ void load_program(Plan& plan, compiler::Graph graph) {
     check(api.nrt_add_tensor_to_tensor_set(plan.input_set, "params", plan.params), "binding parameters");
   }
   plan.kind = Plan::Kind::kProgram;
+  return loading;
 }
 
 namespace {

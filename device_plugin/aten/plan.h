@@ -35,7 +35,7 @@ struct Plan : std::enable_shared_from_this<Plan> {
   Plan() = default;
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
-  ~Plan();  // unloads the program
+  virtual ~Plan();  // unloads the program
 
   enum class Kind : uint8_t {
     kProgram,
@@ -86,7 +86,11 @@ struct Plan : std::enable_shared_from_this<Plan> {
 
 // Compiles (or finds) the program of `graph` and loads it. The kind becomes kProgram or kFallback; user
 // errors throw.
-void load_program(Plan& plan, compiler::Graph graph);
+struct Loading {
+  bool compiled = false;  // otherwise the program was found
+  uint64_t compile_us = 0;
+};
+Loading load_program(Plan& plan, compiler::Graph graph);
 
 // Runs on the executing thread of the plan's queue.
 void execute_plan(Plan& plan, c10::ArrayRef<Slice> slices, c10::ArrayRef<uint32_t> params);

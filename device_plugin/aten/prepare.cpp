@@ -112,7 +112,7 @@ void check_division(c10::Stack& stack, size_t begin, const char* kernel) {
   TORCH_CHECK_NOT_IMPLEMENTED(!is_bool(a) || !is_bool(b), '"', kernel, "\" not implemented for 'Bool'");
   if (a.isTensor() && a.toTensor().numel() == 0) return;
   Recorder* recorder = Recorder::active();
-  if (recorder != nullptr && b.isTensor() && recorder->stands_for_number(b.toTensor()))
+  if (recorder != nullptr && b.isTensor() && recorder->number_of(b.toTensor()))
     return recorder->require_nonzero(b.toTensor());
   if (const auto divisor = integer_of(b)) TORCH_CHECK(*divisor != 0, "ZeroDivisionError");
 }

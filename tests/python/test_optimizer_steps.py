@@ -91,6 +91,69 @@ def test_a_fused_step_that_the_scaler_calls_off_changes_nothing(cls):
     torch.testing.assert_close(p.grad.cpu(), torch.ones(6))  # unscaled in place
 
 
+@pytest.mark.parametrize("cls, options", STEPS)
+def test_a_fused_step_is_one_program(cls, options):
+    """And one for the counts of steps; another rate compiles nothing."""
+    _, optimizer = run("neuron", cls, {"momentum": 0.9} if cls is torch.optim.SGD and not options else options, steps=2)
+    optimizer.param_groups[0]["lr"] = 0.025
+    trnsim.reset_report()
+    optimizer.step()
+    torch.neuron.synchronize()
+    report = trnsim.report()
+    assert report["caches"]["compiles"] == 0
+    names = {p["name"]: p["count"] for p in report["programs"]}
+    counts = {} if cls is torch.optim.SGD else {"aten::_foreach_add_.Scalar": 1}
+    assert names == {f"aten::_fused_{cls.__name__.lower()}_": 1} | counts
+
+
+def test_unscaling_is_one_program():
+    grads = [torch.full((n, 3), 8.0, device="neuron") for n in range(1, 5)]
+    found = torch.zeros(1, device="neuron")
+    for bad in (0.0, 1.0):
+        if bad:
+            grads[2][1, 1] = float("nan")
+        trnsim.reset_report()
+        torch._amp_foreach_non_finite_check_and_unscale_(grads, found, torch.full((), 0.5, device="neuron"))
+        assert found.tolist() == [bad]
+        assert "aten::_amp_foreach_non_finite_check_and_unscale_" in {p["name"] for p in trnsim.report()["programs"]}
+    assert grads[0].tolist() == [[2.0] * 3]
+
+
+def test_parameters_that_share_memory_are_stepped_one_after_the_other():
+    results = []
+    for device in ("cpu", "neuron"):
+        memory = torch.arange(8.0, device=device)
+        parts = [memory[:5], memory[3:]]
+        grads = [torch.ones(5, device=device), torch.ones(5, device=device)]
+        torch._fused_sgd_(
+            parts,
+            grads,
+            [],
+            weight_decay=0.1,
+            momentum=0,
+            lr=0.1,
+            dampening=0,
+            nesterov=False,
+            maximize=False,
+            is_first_step=True,
+        )
+        results.append([memory])
+    compare(*results[::-1])
+
+
+def test_the_first_bias_corrections_keep_their_digits():
+    """1 - 0.9999^t in float32 would keep four."""
+    results = []
+    for device in ("cpu", "neuron"):
+        p = torch.ones(4, device=device).requires_grad_()
+        optimizer = torch.optim.Adam([p], lr=1e-3, betas=(0.999, 0.99999), fused=True)
+        for scale in (1.0, 1e-3):
+            p.grad = torch.full((4,), scale, device=device)
+            optimizer.step()
+        results.append(1 - p.detach().cpu())
+    torch.testing.assert_close(*results[::-1], rtol=2e-4, atol=0)
+
+
 def test_a_scale_grows_after_enough_steps_and_not_beyond_float32():
     scale = torch.tensor([2.0], device="neuron")
     tracker = torch.tensor([0], dtype=torch.int32, device="neuron")
