@@ -26,6 +26,8 @@ ComputeTime tensor_time(const isa::Instruction& i, const config::Config& c) {
   const cost::Matmul m = cost::matmul(i, c);
   t.issue_ns = m.passes * cycles_ns(static_cast<double>(m.cycles) + c.tensor.issue_overhead_cycles);
   t.latency_ns = t.issue_ns + fill_ns;
+  // Products on other tiles of the array run beside this one.
+  if (!i.tile.whole()) t.issue_ns *= i.tile.rows * i.tile.columns / (128.0 * 128.0);
   return t;
 }
 

@@ -32,6 +32,13 @@ void set_row_major(Access& a, const std::vector<int64_t>& dims) {
   }
 }
 
+// True when the tiles of the systolic array share a cell.
+bool tiles_meet(const isa::PeTile& a, const isa::PeTile& b) {
+  if (a.whole() || b.whole()) return true;
+  return a.row < b.row + b.rows && b.row < a.row + a.rows && a.column < b.column + b.columns &&
+         b.column < a.column + a.columns;
+}
+
 void check_tile(const char* what, int partitions, const std::vector<int64_t>& dims) {
   if (partitions < 1 || partitions > isa::kMaxPartitions) {
     throw_internal(std::string(what) + " tile with " + std::to_string(partitions) + " partitions (1 to 128)");
@@ -53,8 +60,13 @@ struct TileBuilder::Impl {
   std::map<std::pair<int, Dtype>, Access> params;
   int params_tensor = -1;
   std::vector<uint32_t> writes;  // per tile: how often it was written
-  Access stationary;             // in the tensor engine now, valid while stationary_writes matches
-  uint32_t stationary_writes = 0;
+  // In the tensor engine now, one per tile of its array that was loaded; valid while `writes` matches.
+  struct Stationary {
+    isa::PeTile on;
+    Access matrix;
+    uint32_t writes = 0;
+  };
+  std::vector<Stationary> stationary;
   bool in_loop = false, ahead_of_loop = false;
   std::vector<Instruction> ahead;  // emitted by before_loop()
 
@@ -414,21 +426,24 @@ void TileBuilder::philox(const Access& dst, const Access& state, int64_t base) {
 }
 
 void TileBuilder::matmul(const Access& dst_psum, const Access& stationary, const Access& moving,
-                         bool accumulate) {
+                         bool accumulate, const isa::PeTile& on) {
   Impl& m = *impl_;
-  // The weights stay in the array until another load or a transpose replaces them.
-  bool resident = m.stationary.present() && m.stationary == stationary &&
-                  m.writes.at(stationary.tensor) == m.stationary_writes;
+  // The weights stay in the array until another load of a cell of theirs or a transpose replaces them.
+  const bool resident = std::any_of(m.stationary.begin(), m.stationary.end(), [&](const Impl::Stationary& s) {
+    return s.on == on && s.matrix == stationary && m.writes.at(stationary.tensor) == s.writes;
+  });
   if (!resident) {
     Instruction ls;
     ls.opcode = Opcode::kLoadStationary;
     ls.engine = Engine::kTensor;
     ls.src0 = stationary;
+    ls.tile = on;
     emit(std::move(ls));
-    m.stationary = stationary;
-    m.stationary_writes = m.writes[stationary.tensor];
+    std::erase_if(m.stationary, [&](const Impl::Stationary& s) { return tiles_meet(s.on, on); });
+    m.stationary.push_back({on, stationary, m.writes[stationary.tensor]});
   }
   Instruction mm = make(Opcode::kMultiplyMoving, Engine::kTensor, dst_psum, moving);
+  mm.tile = on;
   if (accumulate) mm.flags |= isa::kFlagAccumulate;
   emit(std::move(mm));
 }
@@ -445,7 +460,7 @@ void TileBuilder::loop(int64_t count, const std::function<void()>& body) {
   if (m.in_loop) throw_internal("a loop inside the body of a loop");
   if (count < 1) return;
   m.in_loop = true;
-  m.stationary = {};
+  m.stationary.clear();
   TileLoop loop;
   loop.begin = m.tiles.code.size();
   loop.count = count;
@@ -459,7 +474,7 @@ void TileBuilder::loop(int64_t count, const std::function<void()>& body) {
   own.begin += m.ahead.size();
   own.end = code.size();
   m.ahead.clear();
-  m.stationary = {};
+  m.stationary.clear();
   m.in_loop = false;
   if (own.begin == own.end) m.tiles.loops.pop_back();
 }

@@ -89,7 +89,9 @@ class TileBuilder {
   void max_index8(const Access& dst, const Access& src, const Access& values);
   void match_replace8(const Access& dst, const Access& src, const Access& values, float replacement);
   void philox(const Access& dst, const Access& state, int64_t base);
-  void matmul(const Access& dst_psum, const Access& stationary, const Access& moving, bool accumulate);
+  // `on`: the tile of the systolic array, absent: all of it. Products on tiles that share no cell run side by side.
+  void matmul(const Access& dst_psum, const Access& stationary, const Access& moving, bool accumulate,
+              const isa::PeTile& on = {});
   void transpose(const Access& dst,
                  const Access& src);  // tensor engine when dst is PSUM, else vector (<= 32x32)
   isa::Instruction& emit(isa::Instruction instruction);  // anything else; engine field is a hint

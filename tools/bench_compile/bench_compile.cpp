@@ -1,13 +1,17 @@
 // Compiles graphs given as text (graph_text.h) and runs them on the chip without data.
-//   trnsim_bench_compile [--spans FILE] GRAPH...
+//   trnsim_bench_compile [--spans FILE] [--kernels] GRAPH...
 // Prints a JSON list, one object per graph. --spans writes engine, start and end in ns of every instruction of the
-// last graph: the timeline behind "what bounds it".
+// last graph: the timeline behind "what bounds it". --kernels prints to stderr what every kernel of a graph takes: its
+// first start and last end, how long that is behind the end of all kernels before it, the busy time of every engine and
+// what its transfers move.
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <vector>
 
 #include "device_plugin/compiler/compiler.h"
 #include "device_plugin/compiler/graph_text.h"
@@ -39,7 +43,60 @@ void write_spans(const std::string& path, const isa::Program& program, const chi
   }
 }
 
-int run(const char* path, bool comma, const std::string& spans, const config::Config& config) {
+// Kernels overlap: the column `adds` sums to the time of the program, the busy times do not.
+void print_kernels(const isa::Program& program, const chip::Trace& trace) {
+  struct Use {
+    bool used = false;
+    int64_t start = INT64_MAX, end = 0, busy[isa::kNumEngines] = {}, loads = 0, stores = 0, bytes = 0;
+  };
+  std::vector<Use> uses(program.locations.size());
+  const auto use = [&](const isa::Instruction& i, int64_t start, int64_t end) -> Use& {
+    Use& u = uses[i.location];
+    u.used = true;
+    u.start = std::min(u.start, start);
+    u.end = std::max(u.end, end);
+    return u;
+  };
+  // An engine is busy with an instruction until it starts the next one or the results are there.
+  std::vector<const chip::InstructionSpan*> last(isa::kNumEngines, nullptr);
+  const auto busy = [&](const chip::InstructionSpan& s, int64_t until) {
+    const isa::Instruction& i = program.streams[static_cast<size_t>(s.engine)][s.index];
+    if (!i.is_control())
+      uses[i.location].busy[static_cast<size_t>(s.engine)] += std::min(s.end, until) - s.start;
+  };
+  for (const chip::InstructionSpan& s : trace.instructions) {
+    if (s.part != 0) continue;
+    const isa::Instruction& i = program.streams[static_cast<size_t>(s.engine)][s.index];
+    if (!i.is_control() && !i.is_dma()) use(i, s.start, s.end);
+    const chip::InstructionSpan*& before = last[static_cast<size_t>(s.engine)];
+    if (before != nullptr) busy(*before, s.start);
+    before = &s;
+  }
+  for (const chip::InstructionSpan* s : last)
+    if (s != nullptr) busy(*s, s->end);
+  for (const chip::TransferSpan& t : trace.transfers) {
+    const isa::Instruction& i = program.streams[static_cast<size_t>(t.engine)][t.index];
+    Use& u = use(i, t.trigger, t.complete);
+    ++(i.dst.space == isa::Space::kHbm ? u.stores : u.loads);
+    u.bytes += i.dst.elements() * static_cast<int64_t>(isa::dtype_bytes(i.dst.dtype));
+  }
+  std::fprintf(stderr, "%9s %9s %9s %8s %8s %8s %8s %6s %6s %9s  kernel (us)\n", "start", "end", "adds",
+               "tensor", "vector", "scalar", "gpsimd", "loads", "stores", "KiB");
+  int64_t reached = 0;
+  for (size_t k = 0; k < uses.size(); ++k) {
+    const Use& u = uses[k];
+    if (!u.used) continue;
+    const auto us = [](int64_t ps) { return static_cast<double>(ps) / 1e6; };
+    std::fprintf(stderr, "%9.2f %9.2f %9.2f %8.2f %8.2f %8.2f %8.2f %6lld %6lld %9.1f  %s\n", us(u.start),
+                 us(u.end), us(std::max<int64_t>(0, u.end - reached)), us(u.busy[0]), us(u.busy[1]),
+                 us(u.busy[2]), us(u.busy[3]), static_cast<long long>(u.loads),
+                 static_cast<long long>(u.stores), static_cast<double>(u.bytes) / 1024,
+                 program.locations[k].what.c_str());
+    reached = std::max(reached, u.end);
+  }
+}
+
+int run(const char* path, bool comma, const std::string& spans, bool kernels, const config::Config& config) {
   std::ifstream file(path);
   if (!file) {
     std::fprintf(stderr, "user error: cannot read %s\n", path);
@@ -67,12 +124,14 @@ int run(const char* path, bool comma, const std::string& spans, const config::Co
     return 1;
   }
   chip::Trace trace;
-  const chip::TimingResult r = chip::run_timing(program, config, spans.empty() ? nullptr : &trace);
+  const chip::TimingResult r =
+      chip::run_timing(program, config, spans.empty() && !kernels ? nullptr : &trace);
   if (r.status != chip::LaunchResult::Status::kOk) {
     std::fprintf(stderr, "%s: %s\n", path, r.message.c_str());
     return 1;
   }
   if (!spans.empty()) write_spans(spans, program, trace);
+  if (kernels) print_kernels(program, trace);
   const int64_t total = r.stats.total_ps;
   std::printf("%s{\"name\": \"%s\", \"simulated_ns\": %.3f, \"launch_ns\": %.3f, \"compile_s\": %.4f, ",
               comma ? ",\n" : "", graph.name.c_str(), static_cast<double>(total) / 1e3,
@@ -97,14 +156,20 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "%s\n", error.c_str());
     return 1;
   }
+  bool kernels = false;
   int first = 1;
-  if (argc > 2 && std::strcmp(argv[1], "--spans") == 0) {
-    spans = argv[2];
-    first = 3;
+  for (; first < argc; ++first) {
+    if (first + 1 < argc && std::strcmp(argv[first], "--spans") == 0) {
+      spans = argv[++first];
+    } else if (std::strcmp(argv[first], "--kernels") == 0) {
+      kernels = true;
+    } else {
+      break;
+    }
   }
   std::printf("[");
   for (int i = first; i < argc; ++i) {
-    if (run(argv[i], i > first, spans, *config) != 0) return 1;
+    if (run(argv[i], i > first, spans, kernels, *config) != 0) return 1;
   }
   std::printf("]\n");
   return 0;

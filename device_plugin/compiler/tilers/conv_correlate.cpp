@@ -1,11 +1,15 @@
-// Convolution forward and input gradient as an implicit matrix product: contraction channels on partitions,
-// one matrix product per window position with a strided window of the source image as the moving matrix, all
-// positions accumulated in PSUM. Few contraction channels: several window lines (positions of all axes but
-// the innermost) share the partitions (packed); the innermost axis keeps its strided window, so that packing
-// copies long runs.
+// Convolution forward and input gradient as an implicit matrix product: contraction channels on partitions, a strided
+// window of the source image as the moving matrix, all window positions accumulated in PSUM.
+//
+// Few channels would leave most of the systolic array idle. So window positions share the partitions (the source is
+// loaded once per position, moved by it), and the array is cut into tiles that work side by side: a tile row holds a
+// group of images or a band of an image, and tile columns take different outputs of it. Which positions and how many
+// tiles is decided by the laws of time.
 #include <algorithm>
+#include <limits>
 
-#include "device_plugin/compiler/tilers/conv_geometry.h"
+#include "device_plugin/compiler/cost.h"
+#include "device_plugin/compiler/tilers/conv_groups.h"
 
 namespace trnsim::compiler {
 namespace {
@@ -13,60 +17,193 @@ namespace {
 constexpr int64_t kSourceBytes = 40 * 1024;  // per partition, of one block's source tiles together
 constexpr int64_t kResultBytes = 24 * 1024;  // of one block's result tile
 constexpr int64_t kWeightBytes = 72 * 1024;  // of the stationary matrices of one block of result channels
-constexpr int64_t kPackedBytes = 24 * 1024;  // of the packed windows of one block
-constexpr int64_t kMaxPackedChannels = 32;
-constexpr size_t kBanksPerRound = 4;  // rectangles that share a stationary matrix
+constexpr int64_t kBanksPerRound = 4;        // PSUM banks that accumulate together; the others are being read
 
-// Contraction rows of one matrix product: channels [channel, channel + channels) at one window position;
-// packed: the same position of the innermost axis in every line of a group of window lines.
-struct ContractionBlock {
-  int64_t channel, channels;
-  int64_t tap;  // position in Correlation::taps (packed: of the group's first line)
+int64_t product(const Spatial& s) { return s[0] * s[1] * s[2]; }
+int64_t array_side(int64_t n) { return n <= 32 ? 32 : n <= 64 ? 64 : kPartitions; }
+
+// How window positions and outputs share the systolic array.
+struct ArrayPlan {
+  Spatial packed{1, 1, 1};  // window positions side by side on partitions, per axis
+  Spatial steps{1, 1, 1};   // and one after the other: position side * steps + step
+  int outer = 0;            // the axis whose last side may have fewer steps; slowest on partitions
+  int64_t rows = kPartitions, columns = kPartitions;  // of a tile of the array
+  int64_t row_tiles = 1, column_tiles = 1;
+};
+
+// One matrix product: `rows` partitions of the source tile of a channel block, read at `offset`.
+struct Step {
+  size_t block;
+  int64_t rows;
+  int64_t column;  // of the weight tile
+  Spatial offset;
 };
 
 class Correlator {
  public:
   Correlator(const ConvProblem& p, bool input_gradient, const KernelContext& context, TileBuilder& tile)
-      : p_(p), gradient_(input_gradient), context_(context), tile_(tile) {
+      : p_(p),
+        gradient_(input_gradient),
+        context_(context),
+        tile_(tile),
+        config_(target_config(tile.target())) {
     source_ = gradient_ ? p.out : p.input;
     result_ = gradient_ ? p.input : p.out;
     correlations_ =
         gradient_ ? input_gradient_correlations(p) : std::vector<Correlation>{forward_correlation(p)};
     bytes_ = static_cast<int64_t>(isa::dtype_bytes(p.load_dtype));
-    // With stride 1 the innermost axis makes long runs as well, and all positions share the partitions.
-    const bool all = correlations_[0].in_step[2] == 1 && source_.channels * p.taps() <= kPartitions;
-    width_ = all ? 1 : p.kernel[2];
-    lines_ = p.taps() / width_;
-    packed_ = correlations_.size() == 1 && lines_ > 1 && source_.channels <= kMaxPackedChannels;
     channel_blocks_ = ceil_div(source_.channels, kPartitions);
-    lines_per_block_ = packed_ ? std::min<int64_t>(kPartitions / source_.channels, lines_) : 1;
+    choose_plan();
   }
 
   void run() {
-    const int64_t per_result_channel =
-        (packed_ ? ceil_div(lines_, lines_per_block_) * width_ : channel_blocks_ * p_.taps()) * bytes_;
+    const int64_t per_result_channel = channel_blocks_ * product(plan_.steps) * bytes_;
     const int64_t fit = std::max<int64_t>(1, kWeightBytes / (per_result_channel * kPartitions)) * kPartitions;
     for (int64_t m = 0; m < result_.channels; m += fit) {
       result_channel0_ = m;
       result_channels_ = std::min(fit, result_.channels - m);
       prepare_weights();
       prepare_bias();
-      run_blocks();
+      for (const BlockGroup& group : blocks()) run_block(group);
     }
   }
 
  private:
+  // ---- the plan ----
+  bool phases() const { return correlations_.size() > 1; }
+  int64_t pixels() const { return result_.n * product(result_.size); }
+
+  // Matrix products, source loads and stores one after the other: small problems have nothing to overlap them with.
+  double estimate_ns(const ArrayPlan& plan) const {
+    const int64_t channels = std::min(source_.channels, kPartitions);
+    const int64_t rows = product(plan.packed) * channels, units = plan.row_tiles * plan.column_tiles;
+    const int64_t per_unit = ceil_div(pixels(), units), products = ceil_div(per_unit, kPsumColumns);
+    isa::Instruction i;
+    i.opcode = isa::Opcode::kMultiplyMoving;
+    i.dst.num_partitions = static_cast<uint16_t>(std::min(result_.channels, plan.columns));
+    i.src0.space = isa::Space::kSbuf;
+    i.src0.dtype = p_.load_dtype;
+    i.src0.num_partitions = static_cast<uint16_t>(rows);
+    i.src0.num_dims = 1;
+    i.src0.step[0] = 1;
+    i.src0.size[0] = static_cast<uint32_t>(ceil_div(per_unit, products));
+    double unit_ns = static_cast<double>(products) * compute_time(i, Engine::kTensor, config_).issue_ns;
+    // The clock rises only while enough rows are in use.
+    if (static_cast<double>(rows * units) <
+        config_.tensor.governor_threshold * static_cast<double>(kPartitions)) {
+      unit_ns /= config_.tensor.governor_cold_fraction;
+    }
+    const double issue_ns = static_cast<double>(units * (products + 1)) * config_.sequencer.dispatch_ns;
+    const double steps = static_cast<double>(channel_blocks_ * product(plan.steps));
+    const double bytes_per_ns = config_.dma.engines * config_.dma.bytes_per_cycle * config_.dma.clock_ghz /
+                                static_cast<double>(kPartitions);
+    const auto moved_ns = [&](int64_t bytes, int64_t partitions) {
+      return static_cast<double>(bytes) /
+             (bytes_per_ns * static_cast<double>(std::min(partitions, kPartitions)));
+    };
+    const int64_t source =
+        source_.n * source_.channels * product(source_.size) * bytes_ * product(plan.packed);
+    const int64_t stored =
+        pixels() * result_.channels * static_cast<int64_t>(isa::dtype_bytes(result_.base.dtype));
+    const int64_t result_rows = std::min(result_.channels, plan.columns) * plan.column_tiles;
+    const double transfers =
+        static_cast<double>(2 * plan.row_tiles * product(plan.packed) + plan.column_tiles);
+    return steps * std::max(unit_ns, issue_ns) + moved_ns(source, rows * plan.row_tiles) +
+           moved_ns(stored, result_rows) + transfers * config_.dma.static_trigger_ns;
+  }
+
+  void choose_plan() {
+    const int64_t channels = std::min(source_.channels, kPartitions);
+    const int64_t columns = array_side(std::min(result_.channels, kPartitions));
+    double best = std::numeric_limits<double>::infinity();
+    const auto consider = [&](ArrayPlan plan) {
+      plan.rows = array_side(product(plan.packed) * channels);
+      plan.columns = columns;
+      const int64_t most_rows = channel_blocks_ > 1 ? 1 : kPartitions / plan.rows;
+      const int64_t most_columns = phases() ? 1 : kPartitions / columns;
+      for (plan.row_tiles = 1; plan.row_tiles <= most_rows; plan.row_tiles *= 2) {
+        for (plan.column_tiles = 1; plan.column_tiles <= most_columns; plan.column_tiles *= 2) {
+          const double ns = estimate_ns(plan);
+          if (ns >= best) continue;
+          best = ns;
+          plan_ = plan;
+        }
+      }
+    };
+    const int64_t most = phases() || channel_blocks_ > 1 ? 1 : kPartitions / channels;
+    Spatial n;
+    for (n[0] = 1; n[0] <= std::min(most, p_.kernel[0]); ++n[0]) {
+      for (n[1] = 1; n[1] <= std::min(most / n[0], p_.kernel[1]); ++n[1]) {
+        for (n[2] = 1; n[2] <= std::min(most / n[0] / n[1], p_.kernel[2]); ++n[2]) {
+          ArrayPlan plan;
+          plan.packed = n;
+          int uneven = 0;
+          bool needed = true;
+          for (int a = 0; a < 3; ++a) {
+            plan.steps[a] = ceil_div(p_.kernel[a], n[a]);
+            needed = needed && ceil_div(p_.kernel[a], plan.steps[a]) == n[a];
+            if (p_.kernel[a] % n[a] == 0) continue;
+            plan.outer = a;
+            ++uneven;
+          }
+          if (needed && uneven <= 1) consider(plan);
+        }
+      }
+    }
+  }
+
+  // Sides (window positions that share the partitions) in the order of the partitions.
+  std::vector<Spatial> sides() const {
+    std::vector<Spatial> out;
+    int axes[3] = {plan_.outer, 0, 0};
+    for (int a = 0, n = 1; a < 3; ++a)
+      if (a != plan_.outer) axes[n++] = a;
+    Spatial s{0, 0, 0};
+    for (s[axes[0]] = 0; s[axes[0]] < plan_.packed[axes[0]]; ++s[axes[0]])
+      for (s[axes[1]] = 0; s[axes[1]] < plan_.packed[axes[1]]; ++s[axes[1]])
+        for (s[axes[2]] = 0; s[axes[2]] < plan_.packed[axes[2]]; ++s[axes[2]]) out.push_back(s);
+    return out;
+  }
+  // The first window position of a side.
+  Spatial first_position(const Spatial& side) const {
+    return {side[0] * plan_.steps[0], side[1] * plan_.steps[1], side[2] * plan_.steps[2]};
+  }
+  int64_t flat(const Spatial& position) const {
+    return (position[0] * p_.kernel[1] + position[1]) * p_.kernel[2] + position[2];
+  }
+
+  std::vector<Step> steps_of(const Correlation& c) const {
+    std::vector<Step> out;
+    for (int64_t ch = 0; ch < source_.channels; ch += kPartitions) {
+      const int64_t channels = std::min(kPartitions, source_.channels - ch);
+      const size_t block = static_cast<size_t>(ch / kPartitions);
+      if (product(plan_.packed) == 1) {
+        for (const ConvTap& t : c.taps) out.push_back({block, channels, t.index, t.offset});
+        continue;
+      }
+      const int64_t per_outer = product(plan_.packed) / plan_.packed[plan_.outer] * channels;
+      Spatial u;
+      for (u[0] = 0; u[0] < plan_.steps[0]; ++u[0])
+        for (u[1] = 0; u[1] < plan_.steps[1]; ++u[1])
+          for (u[2] = 0; u[2] < plan_.steps[2]; ++u[2]) {
+            const int64_t sides =
+                (p_.kernel[plan_.outer] - 1 - u[plan_.outer]) / plan_.steps[plan_.outer] + 1;
+            out.push_back({block, sides * per_outer, (u[0] * plan_.steps[1] + u[1]) * plan_.steps[2] + u[2],
+                           c.taps[static_cast<size_t>(flat(u))].offset});
+          }
+    }
+    return out;
+  }
+
   // ---- stationary matrices ----
+  // A weight tile: (side, channel) on the partitions of every tile row, the matrix of result channels x steps free.
   void prepare_weights() {
     weights_.clear();
-    if (packed_) {
-      for (int64_t l = 0; l < lines_; l += lines_per_block_)
-        weights_.push_back(packed_weights(l, std::min(lines_per_block_, lines_ - l)));
-      return;
-    }
+    padded_ = plan_.column_tiles > 1 ? plan_.columns : result_channels_;
     for (int64_t c = 0; c < source_.channels; c += kPartitions) {
       const int64_t channels = std::min(kPartitions, source_.channels - c);
-      weights_.push_back(gradient_ ? natural_weights(c, channels) : transposed_weights(c, channels));
+      weights_.push_back(turns_weights(channels) ? transposed_weights(c, channels)
+                                                 : direct_weights(c, channels));
     }
   }
 
@@ -74,44 +211,92 @@ class Correlator {
     return hbm_view(context_, window_of(p_.weight, delta, std::move(sizes), std::move(strides)));
   }
 
-  // Rows (line, contraction channel), columns (innermost position, result channel): small, by element runs.
-  Access packed_weights(int64_t line, int64_t lines) {
+  // The weight of a forward convolution has the contraction channels inside: many short runs, or long ones and a
+  // transpose on the tensor engine.
+  bool turns_weights(int64_t channels) {
+    if (gradient_ || product(plan_.packed) > 1 || plan_.row_tiles > 1 || plan_.column_tiles > 1) return false;
+    const int64_t taps = p_.taps();
+    Access direct = tile_access(channels, {result_channels_, taps});
+    isa::Instruction load;
+    load.opcode = isa::Opcode::kDmaCopy;
+    load.dst = direct;
+    load.src0 = weight_access(0, {channels, result_channels_, p_.kernel[0], p_.kernel[1], p_.kernel[2]},
+                              {p_.weight_in_stride, p_.weight_out_stride, p_.kernel_stride[0],
+                               p_.kernel_stride[1], p_.kernel_stride[2]});
+    const double direct_ns = transfer_time(load, config_).service_ns;
+    const int64_t rows = std::min(kPartitions, result_channels_);
+    load.dst = tile_access(rows, {channels, taps});
+    load.src0 = weight_access(0, {rows, channels, p_.kernel[0], p_.kernel[1], p_.kernel[2]},
+                              {p_.weight_out_stride, p_.weight_in_stride, p_.kernel_stride[0],
+                               p_.kernel_stride[1], p_.kernel_stride[2]});
+    isa::Instruction turn;
+    turn.opcode = isa::Opcode::kTranspose;
+    turn.src0 = tile_access(rows, {channels});
+    isa::Instruction drain;
+    drain.opcode = isa::Opcode::kCopy;
+    drain.dst = tile_access(channels, {rows});
+    drain.src0 = drain.dst;
+    drain.src0.space = isa::Space::kPsum;
+    const TransferTime natural = transfer_time(load, config_);
+    const ComputeTime t = compute_time(turn, Engine::kTensor, config_),
+                      d = compute_time(drain, Engine::kVector, config_);
+    const double blocks = static_cast<double>(ceil_div(result_channels_, rows));
+    return blocks * (natural.service_ns + static_cast<double>(taps) * std::max(t.issue_ns, d.issue_ns)) +
+               t.latency_ns + d.latency_ns <
+           direct_ns;
+  }
+  // For questions to the laws of time alone: no tile.
+  Access tile_access(int64_t partitions, const std::vector<int64_t>& dims) const {
+    Access a;
+    a.space = isa::Space::kSbuf;
+    a.dtype = p_.load_dtype;
+    a.num_partitions = static_cast<uint16_t>(partitions);
+    a.num_dims = static_cast<uint8_t>(dims.size());
+    int64_t step = 1;
+    for (size_t i = dims.size(); i-- > 0;) {
+      a.size[i] = static_cast<uint32_t>(dims[i]);
+      a.step[i] = step;
+      step *= dims[i];
+    }
+    return a;
+  }
+
+  struct Weights {
+    Access tile;
+    int64_t channel_step, step_step;  // between result channels and between steps
+  };
+
+  Weights direct_weights(int64_t channel, int64_t channels) {
     const int64_t contraction_stride = gradient_ ? p_.weight_out_stride : p_.weight_in_stride;
     const int64_t result_stride = gradient_ ? p_.weight_in_stride : p_.weight_out_stride;
-    const int64_t width = width_;
-    Access w =
-        tile_.sbuf(static_cast<int>(lines * source_.channels), {width, result_channels_}, p_.load_dtype);
-    const int64_t at = result_channel0_ * result_stride;
-    if (p_.dense_taps()) {
-      tile_.load(w,
-                 weight_access(
-                     at + p_.tap_delta(line * width), {lines, source_.channels, width, result_channels_},
-                     {width * p_.kernel_stride[2], contraction_stride, p_.kernel_stride[2], result_stride}));
-      return w;
+    const int64_t steps = product(plan_.steps), packed = product(plan_.packed);
+    const int64_t partitions = (plan_.row_tiles - 1) * plan_.rows + packed * channels;
+    Access w = tile_.sbuf(static_cast<int>(partitions), {padded_, steps}, p_.load_dtype);
+    if (padded_ > result_channels_) tile_.memset(columns_of(w, 0, padded_ * steps), 0.0f);
+    const std::vector<Spatial> all = sides();
+    for (int64_t r = 0; r < plan_.row_tiles; ++r) {
+      for (size_t s = 0; s < all.size(); ++s) {
+        const Spatial at = first_position(all[s]);
+        int64_t delta = channel * contraction_stride + result_channel0_ * result_stride;
+        Spatial count = plan_.steps;
+        for (int a = 0; a < 3; ++a) {
+          delta += at[a] * p_.kernel_stride[a];
+          count[a] = std::min(count[a], p_.kernel[a] - at[a]);
+        }
+        const Access dst = region(w, 0, result_channels_, steps, count,
+                                  {plan_.steps[1] * plan_.steps[2], plan_.steps[2], 1});
+        tile_.load(
+            slice_partitions(dst, static_cast<int>(r * plan_.rows + static_cast<int64_t>(s) * channels),
+                             static_cast<int>(channels)),
+            weight_access(delta, {channels, result_channels_, count[0], count[1], count[2]},
+                          {contraction_stride, result_stride, p_.kernel_stride[0], p_.kernel_stride[1],
+                           p_.kernel_stride[2]}));
+      }
     }
-    for (int64_t l = 0; l < lines; ++l) {
-      tile_.load(
-          slice_partitions(w, static_cast<int>(l * source_.channels), static_cast<int>(source_.channels)),
-          weight_access(at + p_.tap_delta((line + l) * width), {source_.channels, width, result_channels_},
-                        {contraction_stride, p_.kernel_stride[2], result_stride}));
-    }
-    return w;
+    return {w, steps, 1};
   }
 
-  // Input gradient: the contraction axis is the weight's first, rows are loaded as they lie: [O, C block *
-  // taps].
-  Access natural_weights(int64_t channel, int64_t channels) {
-    Access w = tile_.sbuf(static_cast<int>(channels), {result_channels_, p_.taps()}, p_.load_dtype);
-    tile_.load(w, weight_access(channel * p_.weight_out_stride + result_channel0_ * p_.weight_in_stride,
-                                {channels, result_channels_, p_.kernel[0], p_.kernel[1], p_.kernel[2]},
-                                {p_.weight_out_stride, p_.weight_in_stride, p_.kernel_stride[0],
-                                 p_.kernel_stride[1], p_.kernel_stride[2]}));
-    return w;
-  }
-
-  // Forward: rows of the weight are result channels; transposed per window position into [C block, taps, O
-  // block].
-  Access transposed_weights(int64_t channel, int64_t channels) {
+  Weights transposed_weights(int64_t channel, int64_t channels) {
     const int64_t taps = p_.taps();
     Access w = tile_.sbuf(static_cast<int>(channels), {taps, result_channels_}, p_.load_dtype);
     for (int64_t m = 0; m < result_channels_; m += kPartitions) {
@@ -131,20 +316,15 @@ class Correlator {
         tile_.copy(with_dims(w, t * result_channels_ + m, {{result_channels_, n}, {1, rows}}), bank);
       }
     }
-    return w;
+    return {w, 1, result_channels_};
   }
 
-  // Columns [m, m + count) of the block's stationary matrix.
-  Access stationary(const ContractionBlock& block, const Correlation& c, int64_t m, int64_t count) {
-    if (packed_) {
-      const int64_t group = block.tap / width_ / lines_per_block_;
-      return columns_of(weights_[static_cast<size_t>(group)], block.tap % width_ * result_channels_ + m,
-                        count);
-    }
-    const Access& w = weights_[static_cast<size_t>(block.channel / kPartitions)];
-    const int64_t tap = c.taps[static_cast<size_t>(block.tap)].index;
-    if (gradient_) return with_dims(w, m * p_.taps() + tap, {{p_.taps(), count}});
-    return columns_of(w, tap * result_channels_ + m, count);
+  // Columns [m, m + count) of a step's matrix, on tile row `r`.
+  Access stationary(const Step& s, int64_t r, int64_t m, int64_t count) const {
+    const Weights& w = weights_[s.block];
+    return slice_partitions(
+        with_dims(w.tile, m * w.channel_step + s.column * w.step_step, {{w.channel_step, count}}),
+        static_cast<int>(r * plan_.rows), static_cast<int>(s.rows));
   }
 
   void prepare_bias() {
@@ -152,159 +332,237 @@ class Correlator {
     if (gradient_ || p_.bias.buffer < 0) return;
     for (int64_t m = 0; m < result_channels_; m += kPartitions) {
       const int64_t rows = std::min(kPartitions, result_channels_ - m);
-      Access b = tile_.sbuf(static_cast<int>(rows), {1}, Dtype::kF32);
-      tile_.load(b, hbm_view(context_, window_of(p_.bias, (result_channel0_ + m) * p_.bias_stride, {rows},
-                                                 {p_.bias_stride})));
+      const int64_t pitch = plan_.column_tiles > 1 ? plan_.columns : rows;
+      Access b = tile_.sbuf(static_cast<int>(pitch * plan_.column_tiles), {1}, Dtype::kF32);
+      if (pitch > rows) tile_.memset(b, 0.0f);
+      for (int64_t c = 0; c < plan_.column_tiles; ++c) {
+        tile_.load(slice_partitions(b, static_cast<int>(c * pitch), static_cast<int>(rows)),
+                   hbm_view(context_, window_of(p_.bias, (result_channel0_ + m) * p_.bias_stride, {rows},
+                                                {p_.bias_stride})));
+      }
       bias_.push_back(b);
     }
   }
 
   // ---- blocks of the result ----
-  static int64_t source_elements(const void* self, const Spatial& size) {
-    const auto* c = static_cast<const Correlator*>(self);
-    ImageBlock block;
-    block.size = size;
-    Spatial lo, extent;
-    source_range(c->correlations_, block, &lo, &extent);
-    int64_t elements = extent[0] * extent[1] * extent[2] * c->channel_blocks_;
-    if (c->packed_) {
-      // The packed copies, one per group of lines, scaled to the source budget.
-      const int64_t groups = ceil_div(c->lines_, c->lines_per_block_);
-      elements = std::max(elements, size[0] * size[1] * extent[2] * groups * kSourceBytes / kPackedBytes);
-    }
-    return elements;
-  }
-
-  void run_blocks() {
-    const int64_t result_bytes = static_cast<int64_t>(isa::dtype_bytes(tile_dtype(result_.base.dtype)));
-    const auto blocks = output_blocks(result_, correlations_[0].out_step, kSourceBytes / bytes_,
-                                      kResultBytes / result_bytes, source_elements, this);
-    for (const ImageBlock& block : blocks) run_block(block);
-  }
-
-  void run_block(const ImageBlock& block) {
-    Spatial lo, extent;
-    source_range(correlations_, block, &lo, &extent);
-    std::vector<SourceTile> sources;
-    for (int64_t c = 0; c < source_.channels; c += kPartitions) {
-      sources.push_back(load_source(source_, c, std::min(kPartitions, source_.channels - c), block.n,
-                                    block.count, lo, extent, p_.load_dtype, 0.0f, context_, tile_));
-    }
-    std::vector<Access> packed;
-    if (packed_) packed = pack(sources[0], block);
-    for (int64_t m = 0; m < result_channels_; m += kPartitions) {
-      const int64_t rows = std::min(kPartitions, result_channels_ - m);
-      Access out =
-          tile_.sbuf(static_cast<int>(rows), {block.count, block.size[0], block.size[1], block.size[2]},
-                     tile_dtype(result_.base.dtype));
-      for (const Correlation& c : correlations_) run_phase(c, block, sources, packed, m, out);
-      tile_.store(image_access(result_, result_channel0_ + m, rows, block, context_),
-                  columns_of(out, 0, out.free_elements()));
-    }
-  }
-
-  // Window lines side by side on partitions: [(line, channel), n, outputs of axes 0 and 1, source axis 2].
-  std::vector<Access> pack(const SourceTile& source, const ImageBlock& block) {
-    const Correlation& c = correlations_[0];
-    // A line is the whole source extent of axis 2, at step 1, or one position's outputs.
-    ImageBlock lines = phase_outputs(c, block);
-    if (width_ > 1) {
-      lines.at[2] = 0;
-      lines.size[2] = source.extent[2];
-    }
-    const Spatial step{c.in_step[0], c.in_step[1], width_ > 1 ? 1 : c.in_step[2]};
-    std::vector<Access> out;
-    for (int64_t l0 = 0; l0 < lines_; l0 += lines_per_block_) {
-      const int64_t count = std::min(lines_per_block_, lines_ - l0);
-      Access t = tile_.sbuf(static_cast<int>(count * source_.channels), {lines.elements()}, p_.load_dtype);
-      for (int64_t l = 0; l < count; ++l) {
-        Spatial offset = c.taps[static_cast<size_t>((l0 + l) * width_)].offset;
-        if (width_ > 1) offset[2] = source.lo[2];
-        tile_.dma(
-            slice_partitions(t, static_cast<int>(l * source_.channels), static_cast<int>(source_.channels)),
-            source.window(lines, step, offset));
+  // The source positions that one group's outputs of a block read: the grid of the first side.
+  SourceGrid grid(const ImageBlock& block) const {
+    SourceGrid g;
+    if (product(plan_.packed) == 1) {
+      source_range(correlations_, block, &g.lo, &g.extent);
+    } else {
+      const Correlation& c = correlations_[0];
+      for (int a = 0; a < 3; ++a) {
+        Spatial last{0, 0, 0};
+        last[a] = plan_.steps[a] - 1;
+        const int64_t from = c.taps[0].offset[a], to = c.taps[static_cast<size_t>(flat(last))].offset[a];
+        g.lo[a] = block.at[a] * c.in_step[a] + std::min(from, to);
+        g.extent[a] = (block.size[a] - 1) * c.in_step[a] + std::max(from, to) - std::min(from, to) + 1;
       }
-      out.push_back(t);
     }
-    return out;
-  }
-
-  // Window of rectangle `r` in a packed tile, at position `tap` of the innermost axis.
-  Access packed_window(const Access& t, const ImageBlock& r, const ImageBlock& outputs,
-                       const SourceTile& source, const Correlation& c, int64_t tap) const {
-    const int64_t width = width_ > 1 ? source.extent[2] : outputs.size[2];
-    const Spatial pitch{outputs.size[1] * width, width, 1};
-    int64_t delta = (r.n - outputs.n) * outputs.size[0] * pitch[0];
-    for (int a = 0; a < 2; ++a) delta += (r.at[a] - outputs.at[a]) * pitch[a];
-    delta += width_ > 1 ? r.at[2] * c.in_step[2] + c.taps[static_cast<size_t>(tap)].offset[2] - source.lo[2]
-                        : r.at[2] - outputs.at[2];
-    return region(t, delta, r.count, outputs.size[0] * pitch[0], r.size,
-                  {pitch[0], pitch[1], width_ > 1 ? c.in_step[2] : 1});
-  }
-
-  std::vector<ContractionBlock> contraction_blocks(const Correlation& c) const {
-    std::vector<ContractionBlock> out;
-    const int64_t taps = static_cast<int64_t>(c.taps.size());
-    if (packed_) {
-      for (int64_t l = 0; l < lines_; l += lines_per_block_)
-        for (int64_t x = 0; x < width_; ++x) out.push_back({0, source_.channels, l * width_ + x});
-      return out;
+    if (phases()) return g;
+    // Positions between the steps are skipped where no window position needs them; not in the innermost axis, whose
+    // runs they make.
+    for (int a = 0; a < 2; ++a) {
+      if (plan_.steps[a] > 1) continue;
+      g.sample[a] = correlations_[0].in_step[a];
+      g.extent[a] = ceil_div(g.extent[a], g.sample[a]);
     }
-    for (int64_t ch = 0; ch < source_.channels; ch += kPartitions)
-      for (int64_t t = 0; t < taps; ++t) out.push_back({ch, std::min(kPartitions, source_.channels - ch), t});
-    return out;
+    return g;
   }
 
-  void run_phase(const Correlation& c, const ImageBlock& block, const std::vector<SourceTile>& sources,
-                 const std::vector<Access>& packed, int64_t m, const Access& out) {
-    const ImageBlock outputs = phase_outputs(c, block);
+  std::vector<BlockGroup> blocks() const {
+    GroupLimits limits;
+    limits.multiple = correlations_[0].out_step;
+    limits.groups = plan_.row_tiles;
+    limits.room = kSourceBytes / bytes_;
+    const int64_t result_bytes = static_cast<int64_t>(isa::dtype_bytes(tile_dtype(result_.base.dtype)));
+    limits.elements = [this, result_bytes](const Spatial& size) {
+      ImageBlock b;
+      b.size = size;
+      const int64_t results = ceil_div(product(size) * plan_.row_tiles, plan_.column_tiles);
+      return std::max(grid(b).elements() * channel_blocks_,
+                      results * result_bytes * kSourceBytes / (kResultBytes * bytes_));
+    };
+    return block_groups(result_, limits);
+  }
+
+  void run_block(const BlockGroup& group) {
+    const SourceGrid g = grid(group.first);
+    const Spatial& in_step = correlations_[0].in_step;
+    const int64_t band_step =
+        group.first.size[group.axis] * in_step[group.axis] / correlations_[0].out_step[group.axis];
+    const std::vector<Spatial> all = sides();
+    const int64_t groups = group.groups();
+    std::vector<GroupTile> sources;
+    for (int64_t ch = 0; ch < source_.channels; ch += kPartitions) {
+      const int64_t channels = std::min(kPartitions, source_.channels - ch);
+      const int64_t used = product(plan_.packed) * channels;
+      const int64_t pitch = groups > 1 ? plan_.rows : used;
+      sources.emplace_back(group, band_step, g.extent, g.sample,
+                           static_cast<int>((groups - 1) * pitch + used), p_.load_dtype, tile_);
+      for (size_t s = 0; s < all.size(); ++s) {
+        Spatial lo = g.lo;
+        if (all.size() > 1) {
+          const std::vector<ConvTap>& taps = correlations_[0].taps;
+          for (int a = 0; a < 3; ++a)
+            lo[a] += taps[static_cast<size_t>(flat(first_position(all[s])))].offset[a] - taps[0].offset[a];
+        }
+        sources.back().add(source_, ch, channels, lo, static_cast<int>(static_cast<int64_t>(s) * channels),
+                           static_cast<int>(pitch), 0, groups);
+      }
+      sources.back().load(context_);
+    }
+    ImageBlock unit = group.first;
+    unit.n = 0;
+    for (int64_t m = 0; m < result_channels_; m += kPartitions) {
+      const int64_t channels = std::min(kPartitions, result_channels_ - m);
+      if (plan_.column_tiles == 1) {
+        run_wave({group, g, sources, {unit}, m, channels, channels});
+        continue;
+      }
+      // Outputs of a group, one part per tile column; a wave takes parts of one shape.
+      const std::vector<ImageBlock> parts = split_block(unit, ceil_div(unit.elements(), plan_.column_tiles));
+      for (size_t i = 0; i < parts.size();) {
+        size_t end = i + 1;
+        while (end < parts.size() && end - i < static_cast<size_t>(plan_.column_tiles) &&
+               parts[end].size == parts[i].size && parts[end].count == parts[i].count)
+          ++end;
+        run_wave({group,
+                  g,
+                  sources,
+                  {parts.begin() + static_cast<long>(i), parts.begin() + static_cast<long>(end)},
+                  m,
+                  channels,
+                  plan_.columns});
+        i = end;
+      }
+    }
+  }
+
+  struct Wave {
+    const BlockGroup& group;
+    const SourceGrid& grid;
+    const std::vector<GroupTile>& sources;
+    std::vector<ImageBlock> parts;  // outputs of a group by tile column, of one shape
+    int64_t m, channels;            // result channels
+    int64_t pitch;                  // partitions of a tile column's results
+  };
+
+  void run_wave(const Wave& w) {
+    const int64_t groups = w.group.groups(), columns = static_cast<int64_t>(w.parts.size());
+    Access out = tile_.sbuf(static_cast<int>(columns * w.pitch), {groups, w.parts[0].elements()},
+                            tile_dtype(result_.base.dtype));
+    for (const Correlation& c : correlations_) run_phase(w, c, out);
+    for (int64_t c = 0; c < columns; ++c) store(w, c, out);
+  }
+
+  // Rectangle `r` of the first part, in part `c`.
+  static ImageBlock moved(const Wave& w, ImageBlock r, int64_t c) {
+    const ImageBlock &from = w.parts[0], &to = w.parts[static_cast<size_t>(c)];
+    r.n += to.n - from.n;
+    for (int a = 0; a < 3; ++a) r.at[a] += to.at[a] - from.at[a];
+    return r;
+  }
+
+  isa::PeTile array_tile(int64_t row, int64_t column) const {
+    if (plan_.row_tiles * plan_.column_tiles == 1) return {};
+    return {static_cast<uint8_t>(row * plan_.rows), static_cast<uint8_t>(column * plan_.columns),
+            static_cast<uint8_t>(plan_.rows), static_cast<uint8_t>(plan_.columns)};
+  }
+
+  void run_phase(const Wave& w, const Correlation& c, const Access& out) {
+    const ImageBlock& part = w.parts[0];
+    const ImageBlock outputs = phase_outputs(c, part);
     if (outputs.elements() == 0) return;
-    const int64_t rows = out.num_partitions;
-    const auto target = [&](const ImageBlock& r) {
-      const Spatial pitch{block.size[1] * block.size[2], block.size[2], 1};
-      int64_t delta = (r.n - block.n) * block.size[0] * pitch[0];
+    const int64_t groups = w.group.groups(), columns = static_cast<int64_t>(w.parts.size());
+    const Spatial pitch{part.size[1] * part.size[2], part.size[2], 1};
+    const auto target = [&](int64_t g, const ImageBlock& r) {
+      int64_t delta = g * part.elements() + (r.n - part.n) * part.size[0] * pitch[0];
       Spatial step;
       for (int a = 0; a < 3; ++a) {
-        delta += (r.at[a] * c.out_step[a] + c.phase[a] - block.at[a]) * pitch[a];
+        delta += (r.at[a] * c.out_step[a] + c.phase[a] - part.at[a]) * pitch[a];
         step[a] = c.out_step[a] * pitch[a];
       }
-      return region(out, delta, r.count, block.size[0] * pitch[0], r.size, step);
+      return region(out, delta, r.count, part.size[0] * pitch[0], r.size, step);
     };
     if (c.taps.empty()) {  // positions between the strides that no window reaches
-      tile_.memset(target(outputs), 0.0f);
+      for (int64_t g = 0; g < groups; ++g) tile_.memset(target(g, outputs), 0.0f);
       return;
     }
-    const std::vector<ContractionBlock> blocks = contraction_blocks(c);
+    const std::vector<Step> steps = steps_of(c);
     const std::vector<ImageBlock> rectangles = split_block(outputs, kPsumColumns);
-    for (size_t first = 0; first < rectangles.size(); first += kBanksPerRound) {
-      const size_t end = std::min(rectangles.size(), first + kBanksPerRound);
+    const size_t per_round = static_cast<size_t>(std::max<int64_t>(1, kBanksPerRound / groups));
+    for (size_t first = 0; first < rectangles.size(); first += per_round) {
+      const size_t end = std::min(rectangles.size(), first + per_round);
       std::vector<Access> banks;
       for (size_t i = first; i < end; ++i)
-        banks.push_back(tile_.psum(static_cast<int>(rows), {rectangles[i].elements()}));
-      for (size_t b = 0; b < blocks.size(); ++b) {
-        const Access weights = stationary(blocks[b], c, m, rows);
+        for (int64_t g = 0; g < groups; ++g)
+          banks.push_back(tile_.psum(out.num_partitions, {rectangles[i].elements()}));
+      for (size_t s = 0; s < steps.size(); ++s) {
+        const Step& step = steps[s];
         for (size_t i = first; i < end; ++i) {
-          Access moving;
-          if (packed_) {
-            const int64_t group = blocks[b].tap / width_ / lines_per_block_;
-            moving = packed_window(packed[static_cast<size_t>(group)], rectangles[i], outputs, sources[0], c,
-                                   blocks[b].tap);
-          } else {
-            const SourceTile& s = sources[static_cast<size_t>(blocks[b].channel / kPartitions)];
-            moving = s.window(rectangles[i], c.in_step, c.taps[static_cast<size_t>(blocks[b].tap)].offset);
+          for (int64_t g = 0; g < groups; ++g) {
+            const Access& bank = banks[(i - first) * static_cast<size_t>(groups) + static_cast<size_t>(g)];
+            for (int64_t k = 0; k < columns; ++k) {
+              tile_.matmul(
+                  slice_partitions(bank, static_cast<int>(k * w.pitch), static_cast<int>(w.pitch)),
+                  stationary(step, g, w.m, w.pitch),
+                  w.sources[step.block].window(static_cast<int>(g * plan_.rows), static_cast<int>(step.rows),
+                                               moved(w, rectangles[i], k), c.in_step, step.offset, w.grid.lo),
+                  s > 0, array_tile(g, k));
+            }
           }
-          tile_.matmul(banks[i - first], weights, moving, b > 0);
         }
       }
       for (size_t i = first; i < end; ++i) {
-        const Access dst = target(rectangles[i]);
-        if (bias_.empty()) {
-          tile_.copy(dst, banks[i - first]);
-        } else {
-          tile_.tensor_scalar(dst, banks[i - first], AluOp::kAdd,
-                              TileBuilder::column(bias_[static_cast<size_t>(m / kPartitions)]));
+        for (int64_t g = 0; g < groups; ++g) {
+          const Access& bank = banks[(i - first) * static_cast<size_t>(groups) + static_cast<size_t>(g)];
+          const Access dst = target(g, rectangles[i]);
+          if (bias_.empty()) {
+            tile_.copy(dst, bank);
+          } else {
+            tile_.tensor_scalar(dst, bank, AluOp::kAdd,
+                                TileBuilder::column(bias_[static_cast<size_t>(w.m / kPartitions)]));
+          }
         }
       }
+    }
+  }
+
+  // Part `c` of all groups.
+  void store(const Wave& w, int64_t c, const Access& out) {
+    const ImageBlock& part = w.parts[static_cast<size_t>(c)];
+    const int64_t elements = part.elements(), groups = w.group.groups();
+    const int first = static_cast<int>(c * w.pitch), channels = static_cast<int>(w.channels);
+    const auto at = [&](int64_t g) {
+      ImageBlock b = part;
+      const ImageBlock member = w.group.member(g);
+      b.n += member.n;
+      b.at[w.group.axis] += member.at[w.group.axis] - w.group.first.at[w.group.axis];
+      return b;
+    };
+    const ImageBlock b = at(0);
+    int64_t delta = (result_channel0_ + w.m) * result_.channel_stride + b.n * result_.n_stride;
+    for (int a = 0; a < 3; ++a) delta += b.at[a] * result_.stride[a];
+    const std::vector<int64_t> sizes{w.channels, w.group.images, w.group.bands, b.count,
+                                     b.size[0],  b.size[1],      b.size[2]};
+    if (std::count_if(sizes.begin(), sizes.end(), [](int64_t s) { return s > 1; }) <=
+        static_cast<int64_t>(isa::kMaxDims)) {
+      const std::vector<int64_t> strides{result_.channel_stride,
+                                         w.group.first.count * result_.n_stride,
+                                         w.group.first.size[w.group.axis] * result_.stride[w.group.axis],
+                                         result_.n_stride,
+                                         result_.stride[0],
+                                         result_.stride[1],
+                                         result_.stride[2]};
+      tile_.store(hbm_view(context_, window_of(result_.base, delta, sizes, strides)),
+                  slice_partitions(columns_of(out, 0, groups * elements), first, channels));
+      return;
+    }
+    for (int64_t g = 0; g < groups; ++g) {
+      tile_.store(image_access(result_, result_channel0_ + w.m, w.channels, at(g), context_),
+                  slice_partitions(columns_of(out, g * elements, elements), first, channels));
     }
   }
 
@@ -312,12 +570,14 @@ class Correlator {
   bool gradient_;
   const KernelContext& context_;
   TileBuilder& tile_;
+  const config::Config& config_;
   ImageView source_, result_;
   std::vector<Correlation> correlations_;
-  bool packed_ = false;
-  int64_t bytes_ = 4, channel_blocks_ = 1, lines_ = 1, lines_per_block_ = 1, width_ = 1;
+  ArrayPlan plan_;
+  int64_t bytes_ = 4, channel_blocks_ = 1, padded_ = 0;
   int64_t result_channel0_ = 0, result_channels_ = 0;
-  std::vector<Access> weights_, bias_;
+  std::vector<Weights> weights_;
+  std::vector<Access> bias_;
 };
 
 }  // namespace

@@ -1,17 +1,20 @@
-// Weight gradient: pixels are the contraction axis. Blocks of the gradient and of every window of the input
-// are transposed on the tensor engine so that up to 128 pixels lie on partitions; [O, window x C] accumulates
-// in PSUM over all images.
+// Weight gradient: pixels are the contraction axis. Windows of the input and the gradient are transposed on the tensor
+// engine, so that up to 128 pixels lie on partitions; [O, window x C] accumulates in PSUM over all images.
+//
+// Few channels: groups of images or bands share the partitions, so that one transpose turns the same window of all of
+// them, and few result channels take a tile of the systolic array per group, summed at the end.
 #include <algorithm>
+#include <optional>
 
-#include "device_plugin/compiler/tilers/conv_geometry.h"
+#include "device_plugin/compiler/tilers/conv_groups.h"
 
 namespace trnsim::compiler {
 namespace {
 
-constexpr int64_t kSourceBytes = 32 * 1024;  // per partition, input tiles of one block
-constexpr int64_t kResultBytes = 24 * 1024;  // gradient tiles of one block
-constexpr int64_t kAccumulators = 5;         // PSUM banks; the others serve transposes
-constexpr int64_t kMaxPackedChannels = 32;
+constexpr int64_t kSourceBytes = 32 * 1024;   // per partition, input tiles of one block
+constexpr int64_t kResultBytes = 24 * 1024;   // gradient tiles of one block
+constexpr int64_t kColumnsBytes = 24 * 1024;  // transposed windows of one block of pixels
+constexpr int64_t kAccumulators = 5;          // PSUM banks; the others serve transposes
 
 class WeightGradient {
  public:
@@ -20,8 +23,6 @@ class WeightGradient {
     bytes_ = static_cast<int64_t>(isa::dtype_bytes(p.load_dtype));
     row_tiles_ = ceil_div(p.out.channels, kPartitions);
     channel_blocks_ = ceil_div(p.input.channels, kPartitions);
-    // Packing copies runs of the innermost axis; a stride makes them single elements.
-    packed_ = p.taps() > 1 && p.input.channels <= kMaxPackedChannels && p.stride[2] == 1;
   }
 
   void run() {
@@ -38,7 +39,9 @@ class WeightGradient {
           columns.push_back({t, 1, ch, std::min(kPsumColumns, c - ch)});
     }
     const int64_t rows_per_pass = std::min(row_tiles_, kAccumulators);
-    const int64_t columns_per_pass = std::max<int64_t>(1, kAccumulators / rows_per_pass);
+    const int64_t columns_per_pass = std::min<int64_t>(static_cast<int64_t>(columns.size()),
+                                                       std::max<int64_t>(1, kAccumulators / rows_per_pass));
+    choose_groups(columns, columns_per_pass);
     for (int64_t r = 0; r < row_tiles_; r += rows_per_pass) {
       for (size_t i = 0; i < columns.size(); i += static_cast<size_t>(columns_per_pass)) {
         const size_t end = std::min(columns.size(), i + static_cast<size_t>(columns_per_pass));
@@ -55,101 +58,168 @@ class WeightGradient {
     int64_t count() const { return taps * channels; }
   };
 
-  static int64_t source_elements(const void* self, const Spatial& size) {
-    const auto* g = static_cast<const WeightGradient*>(self);
-    ImageBlock block;
-    block.size = size;
-    Spatial lo, extent;
-    source_range({g->correlation_}, block, &lo, &extent);
-    const int64_t volume = size[0] * size[1] * size[2];
-    const int64_t windows =
-        g->packed_ ? 2 * volume * ceil_div(g->p_.taps() * g->p_.input.channels, kPartitions) : 0;
-    return std::max({extent[0] * extent[1] * extent[2] * g->channel_blocks_, windows,
-                     volume * g->row_tiles_ * kSourceBytes / kResultBytes});
-  }
-
-  void pass(int64_t row_tile, int64_t row_tiles, const std::vector<Columns>& columns) {
-    std::vector<std::vector<Access>> accumulators(static_cast<size_t>(row_tiles));
-    const auto rows_of = [&](int64_t r) {
-      return std::min(kPartitions, p_.out.channels - (row_tile + r) * kPartitions);
+  // As many groups as the input's channels leave room for, of at least 128 pixels.
+  void choose_groups(const std::vector<Columns>& columns, int64_t columns_per_pass) {
+    int64_t width = 0;
+    for (int64_t i = 0; i < columns_per_pass; ++i) width += columns[static_cast<size_t>(i)].count();
+    const int64_t pixels = p_.out.n * p_.out.size[0] * p_.out.size[1] * p_.out.size[2];
+    const int64_t groups = std::min({kPartitions / std::min(p_.input.channels, kPartitions),
+                                     ceil_div(pixels, kPartitions), kColumnsBytes / (width * bytes_)});
+    GroupLimits limits;
+    limits.groups = std::max<int64_t>(1, groups);
+    limits.room = kSourceBytes / bytes_;
+    const int64_t gradient_tiles = row_tiles_ > 1
+                                       ? row_tiles_ * limits.groups
+                                       : ceil_div(limits.groups * p_.out.channels, kPartitions / 2);
+    limits.elements = [this, gradient_tiles](const Spatial& size) {
+      ImageBlock block;
+      block.size = size;
+      return std::max(grid(block).elements() * channel_blocks_,
+                      size[0] * size[1] * size[2] * gradient_tiles * kSourceBytes / kResultBytes);
     };
-    for (int64_t r = 0; r < row_tiles; ++r)
-      for (const Columns& c : columns)
-        accumulators[static_cast<size_t>(r)].push_back(tile_.psum(static_cast<int>(rows_of(r)), {c.count()}));
-    bool started = false;
-    const auto blocks =
-        output_blocks(p_.out, {1, 1, 1}, kSourceBytes / bytes_, kSourceBytes / bytes_, source_elements, this);
-    for (const ImageBlock& block : blocks) {
-      Spatial lo, extent;
-      source_range({correlation_}, block, &lo, &extent);
-      std::vector<SourceTile> input, gradient;
-      for (int64_t c = 0; c < p_.input.channels; c += kPartitions) {
-        input.push_back(load_source(p_.input, c, std::min(kPartitions, p_.input.channels - c), block.n,
-                                    block.count, lo, extent, p_.load_dtype, 0.0f, context_, tile_));
-      }
-      for (int64_t r = 0; r < row_tiles; ++r) {
-        gradient.push_back(load_source(p_.out, (row_tile + r) * kPartitions, rows_of(r), block.n, block.count,
-                                       block.at, block.size, p_.load_dtype, 0.0f, context_, tile_));
-      }
-      std::vector<Windows> windows;
-      for (const Columns& c : columns) add_windows(windows, c, input, block);
-      for (const ImageBlock& pixels : split_block(block, kPartitions)) {
-        const Access left = gradient_columns(gradient, row_tiles, rows_of, pixels);
-        const Access right = input_columns(windows, columns, pixels, block);
-        int64_t left_at = 0;
-        for (int64_t r = 0; r < row_tiles; ++r) {
-          int64_t right_at = 0;
-          for (size_t i = 0; i < columns.size(); ++i) {
-            tile_.matmul(accumulators[static_cast<size_t>(r)][i], columns_of(left, left_at, rows_of(r)),
-                         columns_of(right, right_at, columns[i].count()), started);
-            right_at += columns[i].count();
-          }
-          left_at += rows_of(r);
-        }
-        started = true;
-      }
-    }
-    for (int64_t r = 0; r < row_tiles; ++r)
-      for (size_t i = 0; i < columns.size(); ++i)
-        store(columns[i], (row_tile + r) * kPartitions, accumulators[static_cast<size_t>(r)][i]);
+    blocks_ = block_groups(p_.out, limits);
+    side_ = p_.out.channels <= 32 ? 32 : p_.out.channels <= 64 ? 64 : kPartitions;
+    int64_t products = 0;  // per accumulator
+    for (const BlockGroup& b : blocks_)
+      products += b.groups() * static_cast<int64_t>(split_block(b.first, kPartitions).size());
+    column_tiles_ = std::min(kPartitions / side_, products);
   }
 
-  // Something whose pixels are transposed into `columns` columns: window(pixels) is [columns, pixels].
-  struct Windows {
-    Access tile;  // packed: [(tap, channel), block outputs]
-    const SourceTile* source = nullptr;
-    Spatial offset{0, 0, 0};
-    int64_t first_channel = 0, columns = 0;  // partitions of the source tile
+  SourceGrid grid(const ImageBlock& block) const {
+    SourceGrid g;
+    source_range({correlation_}, block, &g.lo, &g.extent);
+    for (int a = 0; a < 2; ++a) {
+      if (p_.kernel[a] > 1) continue;  // every position is read
+      g.sample[a] = correlation_.in_step[a];
+      g.extent[a] = ceil_div(g.extent[a], g.sample[a]);
+    }
+    return g;
+  }
+
+  // Gradient channels [channel, channel + channels) of groups [group, group + groups), side by side on partitions.
+  struct GradientTile {
+    GroupTile tile;
+    int64_t groups, channels;
+  };
+  // Transposed windows of a block of pixels: left column of (group, channel of the pass), right column of (window
+  // position, group, channel).
+  struct Turned {
+    Access left, right;
   };
 
-  void add_windows(std::vector<Windows>& out, const Columns& c, const std::vector<SourceTile>& input,
-                   const ImageBlock& block) {
-    if (packed_) {
-      const int64_t channels = p_.input.channels;
-      const int64_t per = std::max<int64_t>(1, kPartitions / channels);
-      for (int64_t t = 0; t < c.taps; t += per) {
-        const int64_t taps = std::min(per, c.taps - t);
-        Windows w;
-        w.columns = taps * channels;
-        w.tile = tile_.sbuf(static_cast<int>(w.columns), {block.elements()}, p_.load_dtype);
-        for (int64_t i = 0; i < taps; ++i) {
-          tile_.dma(slice_partitions(w.tile, static_cast<int>(i * channels), static_cast<int>(channels)),
-                    input[0].window(block, correlation_.in_step,
-                                    correlation_.taps[static_cast<size_t>(c.tap + t + i)].offset));
+  void pass(int64_t row_tile, int64_t row_tiles, const std::vector<Columns>& columns) {
+    const int64_t first_channel = row_tile * kPartitions;
+    const int64_t channels = std::min(p_.out.channels - first_channel, row_tiles * kPartitions);
+    const auto rows_of = [&](int64_t r) { return std::min(kPartitions, channels - r * kPartitions); };
+    std::vector<std::vector<Access>> accumulators(static_cast<size_t>(row_tiles));
+    for (int64_t r = 0; r < row_tiles; ++r)
+      for (const Columns& c : columns)
+        accumulators[static_cast<size_t>(r)].push_back(
+            tile_.psum(static_cast<int>((column_tiles_ - 1) * side_ + rows_of(r)), {c.count()}));
+    int64_t product = 0;
+    // The products of a block of pixels come behind the transposes of the next, which the tensor engine does meanwhile.
+    std::optional<Turned> waiting;
+    int64_t waiting_groups = 0;
+    const auto multiply = [&] {
+      if (!waiting) return;
+      for (int64_t g = 0; g < waiting_groups; ++g, ++product) {
+        const int64_t column_tile = product % column_tiles_;
+        for (int64_t r = 0; r < row_tiles; ++r) {
+          const Access left = columns_of(waiting->left, g * channels + r * kPartitions, rows_of(r));
+          int64_t base = 0;
+          for (size_t i = 0; i < columns.size(); ++i) {
+            const Columns& c = columns[i];
+            const int64_t pitch = waiting_groups * c.channels;
+            const Access right =
+                with_dims(waiting->right, base + g * c.channels, {{pitch, c.taps}, {1, c.channels}});
+            isa::PeTile on;
+            if (column_tiles_ > 1) {
+              on = {0, static_cast<uint8_t>(column_tile * side_), static_cast<uint8_t>(kPartitions),
+                    static_cast<uint8_t>(side_)};
+            }
+            tile_.matmul(
+                slice_partitions(accumulators[static_cast<size_t>(r)][i],
+                                 static_cast<int>(column_tile * side_), static_cast<int>(rows_of(r))),
+                left, right, product >= column_tiles_, on);
+            base += waiting_groups * c.count();
+          }
         }
-        out.push_back(w);
       }
-      return;
-    }
-    for (int64_t t = 0; t < c.taps; ++t) {
-      for (int64_t ch = c.channel; ch < c.channel + c.channels; ch += kPartitions) {
-        Windows w;
-        w.source = &input[static_cast<size_t>(ch / kPartitions)];
-        w.offset = correlation_.taps[static_cast<size_t>(c.tap + t)].offset;
-        w.columns = std::min(kPartitions, c.channel + c.channels - ch);
-        out.push_back(w);
+      waiting.reset();
+    };
+    for (const BlockGroup& block : blocks_) {
+      const SourceGrid g = grid(block.first);
+      const std::vector<GroupTile> input = load_input(block, g);
+      const std::vector<GradientTile> gradient = load_gradient(block, first_channel, channels);
+      ImageBlock unit = block.first;
+      unit.n = 0;
+      for (const ImageBlock& pixels : split_block(unit, kPartitions)) {
+        Turned next = turn(block, g, input, gradient, columns, channels, pixels);
+        multiply();
+        waiting = std::move(next);
+        waiting_groups = block.groups();
       }
     }
+    multiply();
+    for (int64_t r = 0; r < row_tiles; ++r)
+      for (size_t i = 0; i < columns.size(); ++i)
+        store(columns[i], first_channel + r * kPartitions, static_cast<int>(rows_of(r)),
+              accumulators[static_cast<size_t>(r)][i]);
+  }
+
+  std::vector<GroupTile> load_input(const BlockGroup& block, const SourceGrid& g) {
+    const int64_t band_step = block.first.size[block.axis] * p_.stride[block.axis];
+    std::vector<GroupTile> input;
+    for (int64_t c = 0; c < p_.input.channels; c += kPartitions) {
+      const int64_t channels = std::min(kPartitions, p_.input.channels - c);
+      input.emplace_back(block, band_step, g.extent, g.sample, static_cast<int>(block.groups() * channels),
+                         p_.load_dtype, tile_);
+      input.back().add(p_.input, c, channels, g.lo, 0, static_cast<int>(channels), 0, block.groups());
+      input.back().load(context_);
+    }
+    return input;
+  }
+
+  std::vector<GradientTile> load_gradient(const BlockGroup& block, int64_t first_channel, int64_t channels) {
+    std::vector<GradientTile> gradient;
+    const int64_t per_tile = std::max<int64_t>(1, kPartitions / channels);
+    for (int64_t g = 0; g < block.groups(); g += per_tile) {
+      const int64_t groups = std::min(per_tile, block.groups() - g);
+      for (int64_t c = 0; c < channels; c += kPartitions) {
+        const int64_t n = std::min(kPartitions, channels - c);
+        gradient.push_back({GroupTile(block, block.first.size[block.axis], block.first.size, {1, 1, 1},
+                                      static_cast<int>(groups * n), p_.load_dtype, tile_),
+                            groups, n});
+        gradient.back().tile.add(p_.out, first_channel + c, n, block.first.at, 0, static_cast<int>(n), g,
+                                 groups);
+        gradient.back().tile.load(context_);
+      }
+    }
+    return gradient;
+  }
+
+  Turned turn(const BlockGroup& block, const SourceGrid& g, const std::vector<GroupTile>& input,
+              const std::vector<GradientTile>& gradient, const std::vector<Columns>& columns,
+              int64_t channels, const ImageBlock& pixels) {
+    Collector left(tile_, p_.load_dtype, pixels.elements(), block.groups() * channels);
+    for (const GradientTile& t : gradient) {
+      left.add(t.tile.window(0, static_cast<int>(t.groups * t.channels), pixels, {1, 1, 1}, {0, 0, 0},
+                             block.first.at));
+    }
+    int64_t total = 0;
+    for (const Columns& c : columns) total += block.groups() * c.count();
+    Collector right(tile_, p_.load_dtype, pixels.elements(), total);
+    for (const Columns& c : columns) {
+      for (int64_t t = c.tap; t < c.tap + c.taps; ++t) {
+        for (int64_t ch = c.channel; ch < c.channel + c.channels; ch += kPartitions) {
+          const int64_t n = std::min(kPartitions, c.channel + c.channels - ch) * block.groups();
+          right.add(input[static_cast<size_t>(ch / kPartitions)].window(
+              0, static_cast<int>(n), pixels, correlation_.in_step,
+              correlation_.taps[static_cast<size_t>(t)].offset, g.lo));
+        }
+      }
+    }
+    return {left.finish(), right.finish()};
   }
 
   // Collects transposes of [columns, pixels] pieces into a [pixels, total] tile, bank by bank.
@@ -186,40 +256,22 @@ class WeightGradient {
     int64_t bank_columns_ = 0, filled_ = 0, done_ = 0;
   };
 
-  template <typename Rows>
-  Access gradient_columns(const std::vector<SourceTile>& gradient, int64_t row_tiles, Rows rows_of,
-                          const ImageBlock& pixels) {
-    int64_t total = 0;
-    for (int64_t r = 0; r < row_tiles; ++r) total += rows_of(r);
-    Collector collect(tile_, p_.load_dtype, pixels.elements(), total);
-    for (const SourceTile& g : gradient) collect.add(g.window(pixels, {1, 1, 1}, {0, 0, 0}));
-    return collect.finish();
-  }
-
-  Access input_columns(const std::vector<Windows>& windows, const std::vector<Columns>& columns,
-                       const ImageBlock& pixels, const ImageBlock& block) {
-    int64_t total = 0;
-    for (const Columns& c : columns) total += c.count();
-    Collector collect(tile_, p_.load_dtype, pixels.elements(), total);
-    for (const Windows& w : windows) {
-      if (w.source != nullptr) {
-        collect.add(w.source->window(pixels, correlation_.in_step, w.offset));
-        continue;
-      }
-      const Spatial pitch{block.size[1] * block.size[2], block.size[2], 1};
-      int64_t delta = (pixels.n - block.n) * block.size[0] * pitch[0];
-      for (int a = 0; a < 3; ++a) delta += (pixels.at[a] - block.at[a]) * pitch[a];
-      collect.add(region(w.tile, delta, pixels.count, block.size[0] * pitch[0], pixels.size, pitch));
-    }
-    return collect.finish();
-  }
-
-  // [rows, (tap, channel)] -> weight[o, channel, tap].
-  void store(const Columns& c, int64_t row, const Access& accumulator) {
-    const int rows = accumulator.num_partitions;
+  // [rows, (tap, channel)], summed over the tile columns -> weight[o, channel, tap].
+  void store(const Columns& c, int64_t row, int rows, const Access& accumulator) {
+    const auto part = [&](int64_t k) {
+      return slice_partitions(with_dims(accumulator, 0, {{c.channels, c.taps}, {1, c.channels}}),
+                              static_cast<int>(k * side_), rows);
+    };
     Access out = tile_.sbuf(rows, {c.channels, c.taps}, tile_dtype(p_.weight.dtype));
-    tile_.copy(with_dims(out, 0, {{1, c.taps}, {c.taps, c.channels}}),
-               with_dims(accumulator, 0, {{c.channels, c.taps}, {1, c.channels}}));
+    const Access turned = with_dims(out, 0, {{1, c.taps}, {c.taps, c.channels}});
+    if (column_tiles_ == 1) {
+      tile_.copy(turned, part(0));
+    } else {
+      Access sum = tile_.sbuf(rows, {c.taps, c.channels}, Dtype::kF32);
+      tile_.copy(sum, part(0));
+      for (int64_t k = 1; k < column_tiles_; ++k)
+        tile_.tensor_tensor(k + 1 == column_tiles_ ? turned : sum, sum, part(k), AluOp::kAdd);
+    }
     const int64_t at = row * p_.weight_out_stride + c.channel * p_.weight_in_stride;
     if (p_.dense_taps()) {
       tile_.store(hbm_view(context_,
@@ -239,8 +291,9 @@ class WeightGradient {
   const KernelContext& context_;
   TileBuilder& tile_;
   Correlation correlation_;
+  std::vector<BlockGroup> blocks_;
   int64_t bytes_ = 4, row_tiles_ = 1, channel_blocks_ = 1;
-  bool packed_ = false;
+  int64_t side_ = kPartitions, column_tiles_ = 1;  // tile columns of the systolic array
 };
 
 }  // namespace
