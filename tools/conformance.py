@@ -1,8 +1,9 @@
 """Runs PyTorch's test databases on the device: operators, foreach functions, modules, optimizers.
 
 One result per entry and type: native, fallback (named), wrong, error, skipped (with the reason). The results go to a
-file as they come, so that a sweep can be interrupted and resumed; from a whole one come docs/conformance.md and, with
---freeze, the list of native cases that the tests keep (tests/python/conformance.txt).
+file as they come, so that a sweep can be interrupted and resumed, and so that cases named by a pattern replace what the
+last sweep said of them; from a whole one come docs/conformance.md and, with --freeze, the list of native cases that the
+tests keep (tests/python/conformance.txt).
 """
 
 from __future__ import annotations
@@ -51,10 +52,14 @@ def work() -> None:
 
 
 class Worker:
+    """Runs cases in a process of its own, and in a new one when a case has ended the last."""
+
     def __init__(self):
         self.process = None
 
     def run(self, name: str) -> dict:
+        if self.process is not None and self.process.poll() is not None:
+            self.end()  # it ended after its last result; that is no fault of this case
         if self.process is None:
             self.process = subprocess.Popen(
                 [sys.executable, __file__, "--work"],
@@ -64,25 +69,41 @@ class Worker:
                 text=True,
                 env={**os.environ, "OMP_NUM_THREADS": "1"},
             )
-        self.process.stdin.write(name + "\n")
-        self.process.stdin.flush()
+        try:
+            self.process.stdin.write(name + "\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:  # it ends just now: what is left to read says so
+            pass
         ready, _, _ = select.select([self.process.stdout], [], [], TIMEOUT_S)
         line = self.process.stdout.readline() if ready else ""
         if line:
             return json.loads(line)
-        self.end(kill=True)
-        why = f"ended by code {self.code}" if ready else f"no result after {TIMEOUT_S} s"
+        code = self.end(kill=not ready)
+        why = f"ended by code {code}" if ready else f"no result after {TIMEOUT_S} s"
         return {"case": name, "result": "error", "detail": f"the process: {why}", "seconds": 0.0}
 
-    def end(self, kill: bool = False) -> None:
+    def end(self, kill: bool = False) -> int:
+        """Lets the process finish; returns its exit code."""
         if self.process is None:
-            return
+            return 0
         if kill:
             self.process.kill()
-        else:
+        try:
             self.process.stdin.close()
-        self.code = self.process.wait()
+        except BrokenPipeError:
+            pass
+        code = self.process.wait()
         self.process = None
+        return code
+
+
+# What most programs use comes first, so that an interrupted sweep says most.
+ORDER = ["float32", "any", "bfloat16", "float16", "int64", "bool", "int32", "uint8"]
+
+
+def rank(name: str) -> tuple[int, bool]:
+    dtype = name.rsplit("/", 1)[1]
+    return (ORDER.index(dtype) if dtype in ORDER else len(ORDER), not name.startswith("operators/"))
 
 
 def sweep(names: list[str], jobs: int, results: Path, done: dict[str, dict]) -> None:
@@ -263,11 +284,12 @@ def main() -> int:
     chosen = [n for n in names if not options.pattern or any(re.search(p, n) for p in options.pattern)]
     if not chosen:
         parser.error("user error: no case matches; a name is group/entry/form/type, e.g. operators/add/values/float32")
-    if not options.resume:
+    if not options.resume and not options.pattern:
         options.results.unlink(missing_ok=True)
     known = set(names)
     done = {name: row for name, row in read_results(options.results).items() if name in known}
-    sweep([name for name in chosen if name not in done], options.jobs, options.results, done)
+    todo = [name for name in chosen if not options.resume or name not in done]
+    sweep(sorted(todo, key=rank), options.jobs, options.results, done)
 
     judged = {name: done[name] for name in chosen}
     print("\n".join(summary(judged)))
@@ -280,7 +302,7 @@ def main() -> int:
     print(f"{len(native - frozen)} native cases are new" + ("" if options.freeze else "; --freeze adds them"))
     if options.freeze:
         conformance.write_frozen(frozen | native)
-    target = options.page or (PAGE if len(judged) == len(names) else None)
+    target = options.page or (PAGE if len(done) == len(names) else None)
     if target is not None:
         target.write_text(page(done, len(names)), encoding="utf-8")
     return 1 if lost else 0

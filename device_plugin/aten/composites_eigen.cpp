@@ -2,6 +2,7 @@
 // a round is one product with a matrix of rotations; a sweep is as many rounds as it takes to meet every pair once.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/_linalg_check_errors.h>
 #include <ATen/ops/_linalg_svd.h>
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/cat.h>
@@ -22,6 +23,7 @@
 #include <c10/util/Exception.h>
 
 #include <cmath>
+#include <limits>
 #include <tuple>
 #include <vector>
 
@@ -33,7 +35,35 @@ namespace {
 
 using at::Tensor;
 
-constexpr int kMaxSweeps = 16;
+// LAPACK's words where a matrix has an element that is not finite, or no sweep makes it diagonal.
+class Refusal {
+ public:
+  Refusal(const char* name, const Tensor& a) : name_(name), one_matrix_(a.dim() == 2) {}
+  void if_any(const Tensor& bad, int info) const {
+    if (bad.any().item<bool>()) at::_linalg_check_errors(bad.to(at::kInt) * info, name_, one_matrix_);
+  }
+
+ private:
+  const char* name_;
+  bool one_matrix_;
+};
+
+// Sweeps until what is left off the diagonal is negligible. Rounding may keep it above that for ever, but not far above.
+template <class Sweep>
+void sweep_until_diagonal(int64_t n, const Refusal& refusal, Sweep sweep) {
+  constexpr int kMaxSweeps = 16;
+  constexpr double kFar = 1e3;
+  Tensor rest;  // the largest element left of each matrix, in parts of what is negligible
+  for (int i = 0; n > 1 && i < kMaxSweeps; ++i) {
+    rest = sweep().cpu();
+    if (rest.le(1).all().template item<bool>()) return;
+  }
+  if (rest.defined()) refusal.if_any(rest.le(kFar).logical_not(), 1);
+}
+
+Tensor parts_of(const Tensor& rest, const Tensor& negligible) {
+  return rest / negligible.clamp_min(std::numeric_limits<float>::min());
+}
 
 // The pairs of every round of a tournament of n players, and where the four elements of their rotations are.
 class Tournament {
@@ -106,7 +136,9 @@ std::tuple<Tensor, Tensor> eigh(const Tensor& self, c10::string_view uplo, bool 
   Tensor v = at::eye(n, self.options()).expand(a.sizes()).contiguous();
   const Tensor off_diagonal = 1 - at::eye(n, self.options());
   const Tournament tournament(n, self.device());
-  for (int sweep = 0; n > 1 && sweep < kMaxSweeps; ++sweep) {
+  const Refusal refusal("linalg.eigh", self);
+  if (n > 1) refusal.if_any(a.abs().amax(at::IntArrayRef{1, 2}).isfinite().logical_not(), 1);
+  sweep_until_diagonal(n, refusal, [&] {
     for (const Tournament::Round& round : tournament.rounds()) {
       const Tensor diagonal = a.diagonal(0, 1, 2).contiguous();
       const Tensor between = a.reshape({a.size(0), n * n}).index_select(1, round.p * n + round.q);
@@ -116,10 +148,9 @@ std::tuple<Tensor, Tensor> eigh(const Tensor& self, c10::string_view uplo, bool 
       v = at::bmm(v, j);
     }
     a = (a + a.mT()) * 0.5;
-    const Tensor rest = (a * off_diagonal).abs().amax(at::IntArrayRef{1, 2}),
-                 size = a.abs().amax(at::IntArrayRef{1, 2});
-    if (!rest.gt(size * 2e-8).any().item<bool>()) break;
-  }
+    return parts_of((a * off_diagonal).abs().amax(at::IntArrayRef{1, 2}),
+                    a.abs().amax(at::IntArrayRef{1, 2}) * 2e-8);
+  });
   auto [values, order] = a.diagonal(0, 1, 2).sort(-1);
   return {values.reshape(with(batch, {n})),
           compute_v ? columns_in_order(v, order).reshape(self.sizes()) : at::empty({0}, self.options())};
@@ -132,12 +163,19 @@ struct Svd {
 };
 
 // Columns of w [batch, m, n], m >= n, made orthogonal; the product of the rotations is V.
-Svd decomposed(Tensor w, bool compute_uv, bool full) {
+Svd decomposed(Tensor w, bool compute_uv, bool full, const Refusal& refusal) {
+  constexpr int kNotFinite = -4;  // the number of the operand that gesdd refuses
   const int64_t n = w.size(2);
+  const Tensor largest = w.abs().amax(at::IntArrayRef{1, 2}, /*keepdim=*/true);
+  refusal.if_any(largest.isfinite().logical_not(), kNotFinite);
+  // The squares of what is too large or too small for them leave FP32.
+  const Tensor scale = at::where(largest.gt(1e15).logical_or(largest.lt(1e-15).logical_and(largest.gt(0))),
+                                 largest, at::ones_like(largest));
+  w = w / scale;
   Tensor v = at::eye(n, w.options()).expand({w.size(0), n, n}).contiguous();
   const Tensor off_diagonal = 1 - at::eye(n, w.options());
   const Tournament tournament(n, w.device());
-  for (int sweep = 0; n > 1 && sweep < kMaxSweeps; ++sweep) {
+  sweep_until_diagonal(n, refusal, [&] {
     for (const Tournament::Round& round : tournament.rounds()) {
       const Tensor p = w.index_select(2, round.p), q = w.index_select(2, round.q);
       const Tensor j = tournament.rotations(round, (p * p).sum(1), (q * q).sum(1), (p * q).sum(1));
@@ -145,13 +183,14 @@ Svd decomposed(Tensor w, bool compute_uv, bool full) {
       v = at::bmm(v, j);
     }
     const Tensor products = at::bmm(w.mT(), w), norms = products.diagonal(0, 1, 2).clamp_min(0).sqrt();
-    const Tensor scale = norms.unsqueeze(2) * norms.unsqueeze(1);
+    const Tensor both = norms.unsqueeze(2) * norms.unsqueeze(1);
     // Columns that vanish beside the largest one have no direction to speak of.
     const Tensor floor = norms.amax(1, true).unsqueeze(2) * norms.unsqueeze(1) * 1e-7;
-    if (!(products * off_diagonal).abs().gt(at::maximum(scale * 3e-7, floor)).any().item<bool>()) break;
-  }
-  const Tensor norms = at::linalg_vector_norm(w, 2, at::IntArrayRef{1});
-  auto [s, order] = norms.sort(-1, /*descending=*/true);
+    return parts_of((products * off_diagonal).abs(), at::maximum(both * 3e-7, floor))
+        .amax(at::IntArrayRef{1, 2});
+  });
+  auto [s, order] =
+      (at::linalg_vector_norm(w, 2, at::IntArrayRef{1}) * scale.squeeze(2)).sort(-1, /*descending=*/true);
   if (!compute_uv) return {Tensor(), s, Tensor()};
   // The orthogonal factor is U up to signs, and orthonormal where singular values are zero too.
   auto [q, r] = at::linalg_qr(columns_in_order(w, order), full ? "complete" : "reduced");
@@ -181,7 +220,7 @@ std::tuple<Tensor, Tensor, Tensor> svd(const Tensor& self, bool full_matrices, b
   }
   const bool tall = m >= n;
   const Tensor flat = flat_batch(tall ? self : self.mT()).contiguous();
-  const Svd d = decomposed(flat, compute_uv, full_matrices);
+  const Svd d = decomposed(flat, compute_uv, full_matrices, Refusal("linalg.svd", self));
   const Tensor s = d.s.reshape(with(batch, {k}));
   if (!compute_uv) return {none(), s, none()};
   const Tensor u = tall ? d.u : d.v, vh = (tall ? d.v : d.u).mT();

@@ -96,7 +96,9 @@ Tensor substituted(const Tensor& a, const Tensor& b, bool upper, bool unit) {
     const Tensor column = a.select(2, k);
     Tensor solved = x.select(1, k);
     if (!unit) solved.copy_(solved / column.slice(1, k, k + 1));
-    x.sub_(products(zero_unless(upper ? row.lt(k) : row.gt(k), column), solved));
+    // What is solved stays: nothing times NaN is subtracted from it.
+    const Tensor open = (upper ? row.lt(k) : row.gt(k)).unsqueeze(1);
+    x.copy_(at::where(open, x - products(column, solved), x));
   }
   return x;
 }
@@ -161,9 +163,8 @@ Three lu_factored(const Tensor& self, bool pivoting) {
     info.note(no_pivot.squeeze(1), k);
     // Without pivoting a zero divides all the same, as in LAPACK's way of doing it.
     const Tensor divided = pivoting ? at::where(no_pivot, column, column / pivot) : column / pivot;
-    const Tensor l = zero_unless(row.gt(k), divided);
-    const Tensor u = zero_unless(column_place.gt(k), a.select(1, k));
-    a.sub_(products(l, u));
+    const Tensor open = row.gt(k).unsqueeze(1).logical_and(column_place.gt(k));
+    a.copy_(at::where(open, a - products(divided, a.select(1, k)), a));
     a.select(2, k).copy_(at::where(row.gt(k), divided, column));
   }
   return {a.reshape(self.sizes()), pivots.reshape(with(batch_of(self), {steps})),

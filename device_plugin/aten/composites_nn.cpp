@@ -5,6 +5,7 @@
 #include <ATen/core/Reduction.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_ctc_loss.h>
+#include <ATen/ops/_scaled_mm.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
@@ -136,6 +137,32 @@ Tensor embedding_bag_weights_backward(const Tensor& grad, const Tensor& weight, 
   const Tensor rows = indices.to(at::kLong);
   const Tensor g = (grad.index_select(0, offset2bag.to(at::kLong)) * weight.index_select(0, rows)).sum(1);
   return zeros_where(rows.ne(padding_idx), g);
+}
+
+// One factor per operand, or one per row and column; the other recipes the CPU refuses.
+Tensor scaled_mm(const Tensor& self, const Tensor& mat2, at::TensorList scale_a, at::IntArrayRef /*recipe_a*/,
+                 at::IntArrayRef /*swizzle_a*/, at::TensorList scale_b, at::IntArrayRef /*recipe_b*/,
+                 at::IntArrayRef /*swizzle_b*/, const OptionalTensor& bias,
+                 std::optional<at::ScalarType> out_dtype, at::IntArrayRef /*contraction_dim*/,
+                 bool use_fast_accum) {
+  return at::_scaled_mm(self, mat2, scale_a[0], scale_b[0], bias, {}, out_dtype, use_fast_accum);
+}
+
+// Rows that are used and longer than max_norm, made that long.
+Tensor& embedding_renorm_(Tensor& self, const Tensor& indices, double max_norm, double norm_type) {
+  TORCH_CHECK(self.dim() == 2, "embedding_renorm_: expected a 2-dimensional weight, got ", self.dim(),
+              " dimensions");
+  TORCH_CHECK(
+      indices.scalar_type() == at::kLong || indices.scalar_type() == at::kInt,
+      "Expected tensor for argument #2 'indices' to have one of the following scalar types: Long, Int; "
+      "but got ",
+      indices.scalar_type(), " instead");
+  if (indices.numel() == 0) return self;
+  const Tensor used = indices.reshape({-1}).to(at::kLong);
+  const Tensor rows = self.index_select(0, used);
+  const Tensor norm = at::linalg_vector_norm(rows.to(at::kFloat), norm_type, at::IntArrayRef{1}, true);
+  const Tensor factor = at::where(norm.gt(max_norm), max_norm / (norm + 1e-7), at::ones_like(norm));
+  return self.index_copy_(0, used, (rows * factor).to(self.scalar_type()));
 }
 
 // ---- segments
@@ -537,6 +564,7 @@ Tensor normal_both(const Tensor& mean, const Tensor& std, std::optional<at::Gene
 }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("embedding_renorm_", &embedding_renorm_);
   m.impl("_ctc_loss.Tensor", &ctc_loss_tensor);
   m.impl("_ctc_loss_backward.Tensor", &ctc_loss_backward_tensor);
   m.impl("rrelu_with_noise_", &rrelu_with_noise_);
@@ -551,6 +579,7 @@ Composites nn_composites() {
           composite("aten::_embedding_bag_per_sample_weights_backward", &embedding_bag_weights_backward),
           composite("aten::segment_reduce", &segment_reduce, {.trial = Trial::kNone}),
           composite("aten::_segment_reduce_backward", &segment_reduce_backward, {.trial = Trial::kNone}),
+          composite("aten::_scaled_mm_v2", &scaled_mm),
           composite("aten::_ctc_loss", &ctc_loss),
           composite("aten::_ctc_loss_backward", &ctc_loss_backward),
           composite("aten::multi_margin_loss", &multi_margin_loss),

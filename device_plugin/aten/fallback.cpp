@@ -269,8 +269,32 @@ std::vector<std::string> fallback_ops() {
   return tracked_fallback();
 }
 
+namespace {
+
+template <c10::DispatchKey key>
+void refuse_layout(const c10::OperatorHandle& op, c10::Stack* /*stack*/) {
+  TORCH_CHECK_NOT_IMPLEMENTED(false, "not simulated: ", full_name(op), ": ",
+                              key == c10::DispatchKey::NestedTensorPrivateUse1 ? "nested" : "sparse",
+                              " tensors on the neuron device; only strided tensors exist there. Keep them on "
+                              "the CPU or make them dense.");
+}
+
+}  // namespace
+
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&global_fallback>());
+}
+TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, m) {
+  m.fallback(
+      torch::CppFunction::makeFromBoxedFunction<&refuse_layout<c10::DispatchKey::SparsePrivateUse1>>());
+}
+TORCH_LIBRARY_IMPL(_, SparseCsrPrivateUse1, m) {
+  m.fallback(
+      torch::CppFunction::makeFromBoxedFunction<&refuse_layout<c10::DispatchKey::SparseCsrPrivateUse1>>());
+}
+TORCH_LIBRARY_IMPL(_, NestedTensorPrivateUse1, m) {
+  m.fallback(
+      torch::CppFunction::makeFromBoxedFunction<&refuse_layout<c10::DispatchKey::NestedTensorPrivateUse1>>());
 }
 
 }  // namespace trnsim::aten

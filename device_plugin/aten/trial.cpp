@@ -199,16 +199,16 @@ std::vector<at::Tensor> meta_results(const c10::OperatorHandle& op, const Call& 
   return stand_ins.call(op, stack, begin);
 }
 
-void check_as_cpu(const c10::OperatorHandle& op, const Overload& overload, const Call& call,
+bool check_as_cpu(const c10::OperatorHandle& op, const Overload& overload, const Call& call,
                   const c10::Stack& stack, size_t begin, bool suspected) {
   if (!op.hasKernelForDispatchKey(c10::DispatchKey::CPU) &&
       !op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd) &&
       !op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional))
-    return;
-  if (!suspected && has_wide_statistics(overload.functional)) return;
+    return false;
+  if (!suspected && has_wide_statistics(overload.functional)) return false;
   if (!suspected && overload.random) {  // would move the state of the CPU's generator
     for (int16_t w : overload.written) at::assert_no_internal_overlap(*call.tensors[call.refs[w].index]);
-    return;
+    return false;
   }
   size_t bytes = 0;
   for (const at::Tensor* t : call.tensors) bytes += tensor_extent_bytes(*t);
@@ -226,12 +226,15 @@ void check_as_cpu(const c10::OperatorHandle& op, const Overload& overload, const
     stand_ins.call(op, stack, begin);
   } catch (const c10::NotImplementedError& e) {
     if (refuses_integers(e.what_without_backtrace())) throw;
+    return false;
   } catch (const c10::LinAlgError&) {  // about the values of the stand-ins
+    return false;
   } catch (const c10::Error& e) {
     const std::string text = e.what_without_backtrace();
-    if (concerns_the_cpu_only(text) || (shrunk && !is_about_types(text))) return;
+    if (concerns_the_cpu_only(text) || (shrunk && !is_about_types(text))) return false;
     throw;
   }
+  return !shrunk;
 }
 
 }  // namespace trnsim::aten

@@ -19,9 +19,9 @@ std::vector<at::Tensor> meta_results(const c10::OperatorHandle& op, const Call& 
 
 // Shape functions check less than kernels: this runs the CPU's kernel on neutral values of the same shapes, types and
 // overlaps, and throws what it complains about. Large tensors are stood in for by small ones, and only complaints about
-// types count then.
+// types count then. False: the CPU was not asked, or not about all of it.
 // `suspected`: something has already refused the call, only the words are missing.
-void check_as_cpu(const c10::OperatorHandle& op, const Overload& overload, const Call& call,
+bool check_as_cpu(const c10::OperatorHandle& op, const Overload& overload, const Call& call,
                   const c10::Stack& stack, size_t begin, bool suspected);
 
 }  // namespace trnsim::aten

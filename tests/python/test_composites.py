@@ -1,6 +1,7 @@
 """Operators made of other operators, at sizes beyond PyTorch's samples: more rows than partitions, odd and prime
 lengths, empty results, values that decide the shape. Everything runs on the device."""
 
+import math
 import warnings
 
 import pytest
@@ -224,6 +225,131 @@ def test_matrices_without_a_factorization():
     assert torch.linalg.det(torch.ones(3, 3, device="neuron")).item() == 0
 
 
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+@pytest.mark.parametrize(
+    "decompose",
+    [torch.linalg.eigh, torch.linalg.eigvalsh, torch.linalg.svd, torch.linalg.svdvals, torch.linalg.pinv]
+    + [torch.linalg.matrix_rank, torch.linalg.cond, lambda t: torch.linalg.matrix_norm(t, "nuc")],
+)
+def test_elements_that_are_not_finite_have_no_eigenvalues(decompose, bad):
+    a = torch.eye(4)
+    a[2, 1] = bad
+    with pytest.raises(torch.linalg.LinAlgError, match="failed to converge"):
+        decompose(a.to("neuron"))
+    with pytest.raises(torch.linalg.LinAlgError, match="Batch element 1"):
+        decompose(torch.stack([torch.eye(4), a]).to("neuron"))
+
+
+def test_eigenvalues_read_one_triangle_only():
+    a = torch.tensor([[2.0, float("nan")], [1.0, 2.0]], device="neuron")
+    torch.testing.assert_close(torch.linalg.eigvalsh(a).cpu(), torch.tensor([1.0, 3.0]))
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e30])
+def test_singular_values_whose_squares_leave_float32(scale):
+    a = random(5, 3)
+    expected = torch.linalg.svdvals(a.double()) * scale
+    actual = torch.linalg.svdvals((a * scale).to("neuron")).cpu().double()
+    torch.testing.assert_close(actual, expected, rtol=1e-5, atol=0)
+
+
+def test_a_solved_row_does_not_take_up_what_others_hold():
+    """NaN and infinities reach the rows that depend on them, as on the CPU, and no others."""
+    for bad in (float("nan"), float("inf")):
+        a = torch.tensor([[2.0, 1.0, bad], [0.0, 3.0, 1.0], [0.0, 0.0, 4.0]])
+        assert_same(lambda t: torch.linalg.solve_triangular(t, torch.ones(3, 1, device=t.device), upper=True), a)
+        assert_same(
+            lambda t: torch.linalg.solve_triangular(t, torch.ones(3, 1, device=t.device), upper=False), a.mT.contiguous()
+        )
+        assert_same(torch.linalg.lu_factor_ex, torch.tensor([[2.0, 1.0], [1.0, bad]]))
+
+
+# ---- products, embeddings, norms
+def test_products_of_float8_with_scales():
+    """trn2 computes with float8_e5m2; test_float8.py has float8_e4m3fn."""
+    a, b = random(33, 64).to(torch.float8_e5m2), random(48, 64, seed=1).to(torch.float8_e5m2)
+    one, half, bias = torch.tensor(1.5), torch.tensor(0.5), random(48)
+    rows, columns = random(33, 1).abs(), random(1, 48).abs()
+    for scales in ((one, half), (rows, columns)):
+        for type_, tolerance in ((torch.float32, 1e-5), (torch.bfloat16, 1.6e-2), (torch.float8_e5m2, 0.25)):
+            actual, expected = both(
+                lambda x, y, s, t, bias, type_=type_: torch._scaled_mm(x, y.t(), s, t, bias=bias, out_dtype=type_),
+                *(a, b, *scales, bias),
+            )
+            assert actual.dtype == type_
+            torch.testing.assert_close(actual.float().cpu(), expected.float(), rtol=tolerance, atol=1e-4)
+    per_row = torch.nn.functional.ScalingType.RowWise
+    assert_same(
+        lambda x, y, s, t: torch.nn.functional.scaled_mm(
+            x, y.t(), s, per_row, t, per_row, output_dtype=torch.float32
+        ),
+        *(a, b, rows, columns),
+        rtol=1e-5,
+        atol=1e-4,
+    )
+    with pytest.raises(ValueError, match="Invalid scaling configuration"):
+        torch._scaled_mm(*(t.to("neuron") for t in (a, b.t(), rows.flatten(), columns.flatten())))
+
+
+@pytest.mark.parametrize("kind", ["2d 3d", "3d 3d", "2d 2d", "3d 2d"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_products_of_groups(kind, dtype):
+    sizes = {"2d 3d": [(48, 32), (3, 32, 64)], "3d 3d": [(3, 16, 32), (3, 32, 64)]}
+    sizes |= {"2d 2d": [(16, 48), (48, 64)], "3d 2d": [(3, 16, 32), (32, 48)]}
+    a, b = (random(*s, seed=i).to(dtype) for i, s in enumerate(sizes[kind]))
+    offsets = None if kind == "3d 3d" else torch.tensor([16, 16, 48], dtype=torch.int32)
+
+    def gradients(x, y, *ends):
+        x, y = (t.detach().requires_grad_() for t in (x, y))
+        out = torch.nn.functional.grouped_mm(x, y, offs=ends[0] if ends else None)
+        return out.detach(), *torch.autograd.grad(out, (x, y), torch.ones_like(out))
+
+    tolerance = {"rtol": 1.6e-2, "atol": 1e-1} if dtype == torch.bfloat16 else {"rtol": 1e-5, "atol": 1e-4}
+    assert_same(gradients, a, b, *([] if offsets is None else [offsets]), **tolerance)
+
+
+def test_chunks_joined_and_copies_split():
+    parts = [random(*s) for s in ((7, 5, 4), (3, 5, 4), (9, 2))]
+    for chunks in (1, 3, 4):
+        assert_same(lambda *t, chunks=chunks: torch._chunk_cat(t, 0, chunks), *parts)
+    assert_same(lambda *t: torch._chunk_cat(t, 1, 3), random(3, 7, 4), random(3, 5, 4))
+    wide = torch.empty(3, 27, device="neuron")  # what a sharded optimizer writes: joined and widened at once
+    narrow = [p.bfloat16() for p in (random(7, 5), random(8, 3), random(2, 3))]
+    assert torch._chunk_cat([p.to("neuron") for p in narrow], 0, 3, out=wide) is wide
+    assert torch.equal(wide.cpu(), torch._chunk_cat(narrow, 0, 3).float())
+    x = random(7, 5)
+    assert_same(lambda t: torch.split_with_sizes_copy(t, [2, 0, 5]), x)
+    outs = [torch.empty(7, n, device="neuron") for n in (2, 3)]
+    torch.split_with_sizes_copy(x.to("neuron"), [2, 3], 1, out=outs)
+    assert torch.equal(torch.cat(outs, 1).cpu(), x)
+
+
+@pytest.mark.parametrize("norm", [1.0, 2.0, float("inf")])
+def test_embeddings_of_bounded_length(norm):
+    """Rows that are looked up are shortened in place, once, also when they are looked up twice."""
+
+    def look_up(weight, index):
+        weight = weight.clone()
+        return torch.nn.functional.embedding(index, weight, max_norm=1.0, norm_type=norm), weight
+
+    assert_same(look_up, random(9, 6), torch.tensor([[1, 2, 2, 0], [3, 1, 1, 8]]), rtol=1e-6, atol=1e-6)
+
+
+def test_gradients_of_bags_scaled_by_how_often_a_row_is_used():
+    """A row gets 1 / its uses from each; the CPU's kernel divides by the uses of another row."""
+    weight = random(5, 6).to("neuron").requires_grad_()
+    index = torch.tensor([[1, 2, 2, 0], [3, 1, 1, 2]], device="neuron")
+    out = torch.nn.functional.embedding_bag(index, weight, mode="sum", scale_grad_by_freq=True)
+    (gradient,) = torch.autograd.grad(out.sum(), weight)
+    torch.testing.assert_close(gradient.cpu(), torch.tensor([1.0, 1, 1, 1, 0]).unsqueeze(1).expand(5, 6))
+
+
+def test_statistics_of_rows_without_elements():
+    assert_same(lambda t: torch.native_group_norm(t, None, None, 2, 6, 0, 3, 1e-5), torch.empty(2, 6, 0))
+    assert_same(lambda t: torch.native_layer_norm(t, (0,), None, None, 1e-5), torch.empty(2, 0))
+    assert_same(lambda t: torch._fused_rms_norm(t, (0,), None, 1e-5), torch.empty(2, 0))
+
+
 # ---- special functions over their range, against float64
 RANGES = {
     "lgamma": (-9.7, 60), "digamma": (0.01, 60), "erfinv": (-0.999999, 0.999999), "i0": (-20, 20),
@@ -256,10 +382,30 @@ def test_zeta_functions():
         | ((actual - exact).abs() <= 3e-6 * (exact.abs() + nearest))
     )
     assert good.all()
-    for n in (0, 1, 2, 5):
-        p = torch.linspace(0.3, 40, 200)
-        actual = torch.special.polygamma(n, p.to("neuron")).cpu().double()
-        torch.testing.assert_close(actual, torch.special.polygamma(n, p.double()), rtol=3e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 31, 40, 100, 169])
+def test_polygamma_of_any_order(n):
+    """Also where n! leaves FP32 and the product with the zeta function does not."""
+    x = torch.cat([torch.linspace(0.3, 40, 200), torch.logspace(2, 4, 20), -torch.linspace(0.02, 6, 61)])
+    actual = torch.special.polygamma(n, x.to("neuron")).cpu().double()
+    exact = torch.special.polygamma(n, x.double())
+    exact = torch.where(exact.abs() > torch.finfo(torch.float32).max, exact.sign() * float("inf"), exact)
+    # As far off as an operand is whose last digit is rounded; sums of two signs in units of the nearest pole's term.
+    nearest = torch.where(x < 0, (x - x.round()).abs().double(), float("inf")) ** -(n + 1.0) * float(math.factorial(n))
+    torch.testing.assert_close(
+        torch.where((actual - exact).abs() <= 3e-6 * (n + 1) * nearest, exact, actual),
+        exact,
+        rtol=3e-6 + 1.2e-7 * (n + 1),
+        atol=1e-6,
+    )
+
+
+def test_polygamma_at_the_poles_and_at_infinity():
+    x = torch.tensor([0.0, -1.0, -7.0, float("inf")])
+    for n in (1, 2, 33, 34):
+        pole = float("inf") if n % 2 else -float("inf")
+        assert torch.special.polygamma(n, x.to("neuron")).tolist() == [pole, pole, pole, 0.0]
 
 
 def test_incomplete_gamma_functions():

@@ -50,3 +50,9 @@ def test_reading_values_in_time_mode_warns_once(run_python):
 def test_a_sparse_layout_is_refused_by_name():
     with pytest.raises(NotImplementedError, match="not simulated.*Sparse"):
         torch.ones(2, 2, device="neuron").to_sparse()
+    weight = torch.ones(3, 2, device="neuron", requires_grad=True)
+    looked_up = torch.nn.functional.embedding(torch.tensor([1], device="neuron"), weight, sparse=True)
+    with pytest.raises(NotImplementedError, match="not simulated: .*sparse tensors on the neuron device"):
+        looked_up.sum().backward()
+    with pytest.raises(NotImplementedError, match="not simulated: .*nested tensors on the neuron device"):
+        torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], device="neuron").sum()

@@ -12,11 +12,12 @@ WORDS = r"illegal on hardware: .*float8_e4m3fn.*from trn3 on.*trn2.*NCC_EVRF051.
         lambda x: x + x,
         lambda x: x.to(torch.float32),
         lambda x: torch.ones(8, 8, device=x.device).to(torch.float8_e4m3fn),
+        lambda x: torch._scaled_mm(x, x.t(), torch.ones((), device=x.device), torch.ones((), device=x.device)),
     ],
-    ids=["add", "from float8", "to float8"],
+    ids=["add", "from float8", "to float8", "product"],
 )
 def test_trn2_refuses_to_compute_with_float8_e4m3fn(device, compute):
-    x = torch.ones(8, 8).to(torch.float8_e4m3fn).to(device)
+    x = torch.ones(16, 16).to(torch.float8_e4m3fn).to(device)
     with pytest.raises(RuntimeError, match=WORDS):
         compute(x)
         torch.neuron.synchronize()
@@ -35,3 +36,19 @@ def test_trn3_computes_with_float8_e4m3fn(run_python):
         TRNSIM_CONFIG="trn3",
     )
     assert done.stdout.strip() == "96.0"
+
+
+def test_trn3_multiplies_float8_e4m3fn(run_python):
+    done = run_python(
+        "import torch, trnsim; g = torch.Generator().manual_seed(0)\n"
+        "a, b = (torch.randn(n, 64, generator=g).to(torch.float8_e4m3fn) for n in (32, 48))\n"
+        "c = b.float().to(torch.float8_e5m2); s, t = torch.tensor(1.5), torch.tensor(0.5)\n"
+        "for y in (b, c):\n"
+        "    wide = torch._scaled_mm(a, y.t(), s, t, out_dtype=torch.float32)\n"
+        "    on_device = (x.to('neuron') for x in (a, y.t(), s, t))\n"
+        "    here = torch._scaled_mm(*on_device, out_dtype=torch.float32)\n"
+        "    torch.testing.assert_close(here.cpu(), wide, rtol=1e-5, atol=1e-4)\n"
+        "print(trnsim.fallbacks())",
+        TRNSIM_CONFIG="trn3",
+    )
+    assert done.stdout.strip() == "[]"

@@ -81,93 +81,76 @@ Ex digamma(Ex x) {
   return select(x == 0.0, at_zero, y);
 }
 
-Ex power(Ex x, int64_t n) {
-  Ex y = x;
-  for (int64_t k = 1; k < n; ++k) y = y * x;
-  return y;
-}
+// ---- zeta
+// ----------------------------------------------------------------------------------------------------------
+// Sums of (q + k)^-s over k >= 0, for s > 1. `power` gives q^-s, times a factor that the caller chooses.
 
-// (-1)^(n + 1) psi_n(x) for x > 0: n! times the Hurwitz zeta function of n + 1.
-Ex polygamma_right(Ex x, int64_t n) {
-  const double factorial = std::tgamma(static_cast<double>(n) + 1);
-  Ex inverse = 1.0 / x;
-  Ex sum = power(inverse, n + 1);
-  for (int k = 1; k < kShift; ++k) sum = sum + power(1.0 / (x + static_cast<double>(k)), n + 1);
-  Ex y = 1.0 / (x + static_cast<double>(kShift));
-  Ex tail = number(x, 0);
-  // B_2k (n + 2k - 1)! / (2k)! / n!, without n!
-  for (int k = 6; k >= 1; --k) {
-    const double c =
-        kBernoulli[k - 1] * std::exp(std::lgamma(static_cast<double>(n) + 2 * k) - std::lgamma(2.0 * k + 1) -
-                                     std::lgamma(static_cast<double>(n) + 1));
-    tail = tail * y * y + c;
+// q > 0: the first terms one by one, then Euler and Maclaurin.
+template <class Power>
+Ex hurwitz(Ex s, Ex q, Power power) {
+  Ex sum = power(q);
+  for (int k = 1; k < kShift; ++k) sum = sum + power(q + static_cast<double>(k));
+  Ex y = q + static_cast<double>(kShift);
+  Ex inverse = 1.0 / y;
+  Ex term = s * inverse;
+  Ex tail = 0.5 + y / (s - 1.0);
+  double factorial = 2;
+  for (int k = 1; k <= 6; ++k) {
+    tail = tail + term * (kBernoulli[k - 1] / factorial);
+    term = term * ((s + static_cast<double>(2 * k - 1)) * inverse) *
+           ((s + static_cast<double>(2 * k)) * inverse);
+    factorial *= (2 * k + 1) * (2 * k + 2);
   }
-  tail = (1.0 / static_cast<double>(n) + y * 0.5 + y * y * tail) * power(y, n);
-  return (sum + tail) * factorial;
+  Ex last = power(y);
+  // Where the power underflows, what it multiplies may be infinite; where the first terms overflow, it means nothing.
+  return select(sum == kInf, sum, sum + select(last == 0.0, number(s, 0), last * tail));
 }
 
-// psi_n(x) = (-1)^n psi_n(1 - x) - d^n/dx^n pi cot(pi x); the derivatives of cot are polynomials in cot.
+// Any q, and a whole s where q < 0: the sum over all integers is the same for q and its fraction. Of it go the terms
+// before q, which are mirrored powers; where those on both sides overflow, the nearest term decides.
+template <class Power>
+Ex shifted_powers(Ex s, Ex q, Power power) {
+  Ex positive = q > 0.0;
+  Ex fraction = q - floor(q), rest = q.map->unary(ExprOp::kCeil, q) - q;  // 1 - fraction, exactly
+  Ex plain = hurwitz(s, select(positive, q, fraction), power);
+  Ex mirrored = hurwitz(s, rest, power);
+  Ex before = hurwitz(s, select(positive, number(q, 1), 1.0 - q), power);
+  Ex sum = plain + mirrored;
+  Ex nearest = select(fraction < rest, number(q, kInf), number(q, -kInf));
+  Ex difference = select(plain == kInf && mirrored == kInf, nearest, plain - mirrored);
+  difference = select(fraction == rest, number(q, 0), difference);
+  Ex odd = s - floor(s * 0.5) * 2.0 == 1.0;
+  Ex y = select(odd, select(abs(difference) == kInf, difference, difference + before),
+                select(sum == kInf, sum, sum - before));
+  return select(positive, plain, select(q == floor(q), number(q, kInf), y));
+}
+
+Ex zeta(Ex x, Ex q) {
+  Ex y = shifted_powers(x, q, [&](Ex t) { return pow(t, -x); });
+  Ex pole = q <= 0.0 && q == floor(q), no_number = q <= 0.0 && x != floor(x);
+  y = select(!pole && no_number, number(x, kNan), y);
+  y = select(x.map->unary(ExprOp::kIsNan, x) || q.map->unary(ExprOp::kIsNan, q), number(x, kNan), y);
+  return select(x < 1.0, number(x, kNan), select(x == 1.0, number(x, kInf), y));
+}
+
+// x^n by squaring.
+Ex power(Ex x, int64_t n) {
+  if (n == 1) return x;
+  Ex half = power(x, n / 2);
+  return n % 2 == 0 ? half * half : half * half * x;
+}
+
+// psi_n(x) = (-1)^(n + 1) n! zeta(n + 1, x). Neither factor need fit FP32 where their product does: the root of n! goes
+// into the base of the powers, and what the root's rounding leaves of n! is a factor near 1.
 Ex polygamma(Pointwise& p) {
   const int64_t n = p.context.int_arg(0);
   Ex x = p.f32(1);
   if (n == 0) return digamma(x);
-  if (n > 32) p.context.refuse("a derivative beyond the 32nd, whose factor n! leaves FP32");
-  Ex left = x < 0.5;
-  Ex right = polygamma_right(select(left, 1.0 - x, x), n);
-  std::vector<double> cot{0, 1};
-  for (int64_t k = 0; k < n; ++k) {  // P -> -(1 + c^2) P'
-    std::vector<double> next(cot.size() + 1, 0);
-    for (size_t i = 1; i < cot.size(); ++i) {
-      next[i - 1] -= static_cast<double>(i) * cot[i];
-      next[i + 1] -= static_cast<double>(i) * cot[i];
-    }
-    cot = next;
-  }
-  Ex c = 1.0 / x.map->math(ExprOp::kTan, pi_times_rest(x));
-  // At half-integers the cotangent is 0, where the tangent is no infinity.
-  Ex rest = abs(pi_times_rest(x));
-  c = select(rest == kPi / 2, number(x, 0), c);
-  Ex y = number(x, cot.back());
-  for (size_t i = cot.size() - 1; i-- > 0;) y = y * c + cot[i];
-  const double scale = -std::pow(kPi, static_cast<double>(n) + 1);
-  Ex reflected = y * scale - right;
-  return select(left, reflected, n % 2 == 0 ? -right : right);
-}
-
-// ---- zeta
-// ----------------------------------------------------------------------------------------------------------
-// sum (q + k)^-x for q > 0, x > 1, by Euler and Maclaurin behind the first terms.
-Ex hurwitz(Ex x, Ex q) {
-  Ex sum = pow(q, -x);
-  for (int k = 1; k < kShift; ++k) sum = sum + pow(q + static_cast<double>(k), -x);
-  Ex y = q + static_cast<double>(kShift);
-  Ex inverse = 1.0 / y;
-  Ex term = x * inverse;
-  Ex tail = 0.5 + y / (x - 1.0);
-  double factorial = 2;
-  for (int k = 1; k <= 6; ++k) {
-    tail = tail + term * (kBernoulli[k - 1] / factorial);
-    term = term * ((x + static_cast<double>(2 * k - 1)) * inverse) *
-           ((x + static_cast<double>(2 * k)) * inverse);
-    factorial *= (2 * k + 1) * (2 * k + 2);
-  }
-  Ex last = pow(y, -x);
-  // Where the power underflows, what it multiplies may be infinite.
-  return sum + select(last == 0.0, number(x, 0), last * tail);
-}
-
-Ex zeta(Ex x, Ex q) {
-  Ex positive = q > 0.0;
-  Ex fraction = q - floor(q), rest = x.map->unary(ExprOp::kCeil, q) - q;  // 1 - fraction, exactly
-  Ex plain = hurwitz(x, select(positive, q, fraction));
-  // q < 0 and a whole x: the sum over all integers is the same for q and its fraction.
-  Ex odd = x - floor(x * 0.5) * 2.0 == 1.0;
-  Ex mirrored = hurwitz(x, rest) - hurwitz(x, select(positive, number(x, 1), 1.0 - q));
-  Ex y = select(positive, plain, plain + select(odd, -mirrored, mirrored));
-  Ex whole_q = !positive && q == floor(q), no_number = !positive && x != floor(x);
-  y = select(x.map->unary(ExprOp::kIsNan, x) || q.map->unary(ExprOp::kIsNan, q), number(x, kNan), y);
-  y = select(whole_q, number(x, kInf), select(no_number, number(x, kNan), y));
-  return select(x < 1.0, number(x, kNan), select(x == 1.0, number(x, kInf), y));
+  const double order = static_cast<double>(n) + 1, log_factorial = std::lgamma(order);
+  const double root = static_cast<float>(std::exp(log_factorial / order));
+  Ex sum = shifted_powers(number(x, order), x, [&](Ex t) { return power(root / t, n + 1); });
+  const double left = std::exp(log_factorial - order * std::log(root));
+  return sum * (n % 2 == 0 ? -left : left);
 }
 
 // ---- inverse error function

@@ -9,6 +9,17 @@ namespace {
 // A stand-in for the accumulator while an epilogue is built; always input 0 of the epilogue.
 constexpr int32_t kAccumulatorBuffer = -2;
 
+// What becomes of every sum: `of_sum(map, sum)` -> Ex.
+template <class F>
+void set_epilogue(LowerContext& c, DotKernel& k, F of_sum) {
+  MapBuilder m(c, k.out.sizes);
+  View accumulator;
+  accumulator.buffer = kAccumulatorBuffer;
+  of_sum(m, m.input(view_expanded(accumulator, k.out.sizes)));
+  k.epilogue = m.kernel().exprs;
+  k.extra.assign(m.kernel().inputs.begin() + 1, m.kernel().inputs.end());
+}
+
 void emit_integer_dot(LowerContext& c, const View& a, const View& b, const View& out, const View& addend,
                       double alpha, double beta) {
   int rank = static_cast<int>(out.sizes.size());
@@ -52,17 +63,12 @@ void emit_dot(LowerContext& c, const View& a, const View& b, const View& out, co
   k.b = b;
   k.out = out;
   if (add || alpha != 1) {
-    MapBuilder m(c, out.sizes);
-    View accumulator;
-    accumulator.buffer = kAccumulatorBuffer;
-    Ex r = m.input(view_expanded(accumulator, out.sizes));
-    if (alpha != 1) r = r * alpha;
-    if (add) {
+    set_epilogue(c, k, [&](MapBuilder& m, Ex r) {
+      if (alpha != 1) r = r * alpha;
+      if (!add) return r;
       Ex e = m.cast(m.input(addend), Dtype::kF32);
-      r = r + (beta == 1 ? e : e * beta);
-    }
-    k.epilogue = m.kernel().exprs;
-    k.extra.assign(m.kernel().inputs.begin() + 1, m.kernel().inputs.end());
+      return r + (beta == 1 ? e : e * beta);
+    });
   }
   c.emit(std::move(k));
 }
@@ -110,6 +116,34 @@ void lower_mm(LowerContext& c) { emit_dot(c, c.in(0), c.in(1), c.out(0)); }
 void lower_addmm(LowerContext& c) {
   emit_dot(c, c.in(1), c.in(2), c.out(0), c.in(0), c.constant_or_refuse(4, "alpha"),
            c.constant_or_refuse(3, "beta"));
+}
+
+// (self, mat2, scale_a, scale_b, bias, scale_result, out_dtype, use_fast_accum): FP8 operands, a factor for each or for
+// each row and column. The CPU does not read scale_result either; sums are FP32 in any case.
+void lower_scaled_mm(LowerContext& c) {
+  View a = c.in(0), b = c.in(1), out = c.out(0);
+  if (view_empty(out)) return;
+  if (a.sizes.back() == 0) {
+    MapBuilder m(c, out.sizes);
+    m.output(out, c.is_tensor(4) ? m.cast(m.operand(4), Dtype::kF32) : m.constant(0));
+    return m.emit();
+  }
+  if (a.dtype != b.dtype) {  // every FP8 value is a BF16 value
+    for (View* v : {&a, &b}) {
+      View wide = c.scratch(Dtype::kBF16, v->sizes);
+      c.copy(wide, *v);
+      *v = wide;
+    }
+  }
+  DotKernel k;
+  k.a = a;
+  k.b = b;
+  k.out = out;
+  set_epilogue(c, k, [&](MapBuilder& m, Ex sum) {
+    Ex r = sum * m.operand(2) * m.operand(3);
+    return c.is_tensor(4) ? r + m.cast(m.operand(4), Dtype::kF32) : r;
+  });
+  c.emit(std::move(k));
 }
 
 View column(const View& v) { return view_unsqueezed(v, 1); }
@@ -179,6 +213,7 @@ constexpr uint64_t kBetaAlpha = const_arg(3) | const_arg(4);
 
 TRNSIM_LOWER(std::vector<LowerRow>{
     {"aten::mm", lower_mm},
+    {"aten::_scaled_mm", lower_scaled_mm},
     {"aten::bmm", lower_mm},
     {"aten::addmm", lower_addmm, kBetaAlpha},
     {"aten::baddbmm", lower_addmm, kBetaAlpha},

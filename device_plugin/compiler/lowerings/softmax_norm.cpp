@@ -76,6 +76,13 @@ View leading(const View& v, size_t kept) {
   return out;
 }
 
+// Statistics of rows without elements, which leave nothing else to compute: a mean of 0, no deviation.
+void fill_empty_statistics(LowerContext& c, int mean, int rstd) {
+  if (mean >= 0 && c.wanted(mean) && !view_empty(c.out(mean))) c.fill(c.out(mean), 0);
+  if (c.wanted(rstd) && !view_empty(c.out(rstd)))
+    c.fill(c.out(rstd), std::numeric_limits<double>::quiet_NaN());
+}
+
 void lower_layer_norm(LowerContext& c) {  // (input, normalized_shape, weight, bias, eps) -> (out, mean, rstd)
   View x = c.in(0);
   size_t kept = x.sizes.size() - c.ints(1).size();
@@ -92,7 +99,8 @@ void lower_layer_norm(LowerContext& c) {  // (input, normalized_shape, weight, b
   m.output(c.out(0), y);
   if (c.wanted(1)) m.row_output(leading(c.out(1), kept), mean);
   if (c.wanted(2)) m.row_output(leading(c.out(2), kept), rstd);
-  if (n > 0) m.emit();
+  if (n == 0) return fill_empty_statistics(c, 1, 2);
+  m.emit();
 }
 
 // Gradients of the affine part reduce over the rows: the axes swap their roles.
@@ -160,7 +168,8 @@ void lower_rms_norm(LowerContext& c) {  // (input, normalized_shape, weight, eps
   if (!c.is_none(2)) y = y * m.operand(2);
   m.output(c.out(0), y);
   if (c.wanted(1)) m.row_output(leading(c.out(1), kept), rstd);
-  if (n > 0) m.emit();
+  if (n == 0) return fill_empty_statistics(c, -1, 1);
+  m.emit();
 }
 
 // (grad_out, input, normalized_shape, rstd, weight, output_mask) -> (input, weight)
@@ -223,7 +232,8 @@ void lower_group_norm(LowerContext& c) {  // (input, weight, bias, N, C, HxW, gr
   m.output(groups.full(c.out(0)), y);
   if (c.wanted(1)) m.row_output(groups.stat(c.out(1), 2), mean);
   if (c.wanted(2)) m.row_output(groups.stat(c.out(2), 2), rstd);
-  if (n > 0) m.emit();
+  if (n == 0) return fill_empty_statistics(c, 1, 2);
+  m.emit();
 }
 
 // (grad_out, input, mean, rstd, weight, N, C, HxW, group, output_mask) -> (input, weight, bias)
