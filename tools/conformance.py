@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
 import json
 import os
 import queue
@@ -69,11 +70,9 @@ class Worker:
                 text=True,
                 env={**os.environ, "OMP_NUM_THREADS": "1"},
             )
-        try:
+        with contextlib.suppress(BrokenPipeError):  # it ends just now: what is left to read says so
             self.process.stdin.write(name + "\n")
             self.process.stdin.flush()
-        except BrokenPipeError:  # it ends just now: what is left to read says so
-            pass
         ready, _, _ = select.select([self.process.stdout], [], [], TIMEOUT_S)
         line = self.process.stdout.readline() if ready else ""
         if line:
@@ -88,10 +87,8 @@ class Worker:
             return 0
         if kill:
             self.process.kill()
-        try:
+        with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
-        except BrokenPipeError:
-            pass
         code = self.process.wait()
         self.process = None
         return code
@@ -110,7 +107,6 @@ def sweep(names: list[str], jobs: int, results: Path, done: dict[str, dict]) -> 
     todo = queue.SimpleQueue()
     for name in names:
         todo.put(name)
-    results.parent.mkdir(parents=True, exist_ok=True)
     lock = threading.Lock()
     start = time.monotonic()
     with results.open("a", encoding="utf-8") as file:
@@ -265,6 +261,14 @@ def read_results(path: Path) -> dict[str, dict]:
     return rows
 
 
+def write_results(path: Path, rows: dict[str, dict]) -> None:
+    """One line per case, the last result of each; an interrupted write goes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(path.name + ".new")
+    new.write_text("".join(json.dumps(row) + "\n" for row in rows.values()), encoding="utf-8")
+    new.replace(path)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="tools/conformance", description=__doc__.splitlines()[0])
     parser.add_argument("pattern", nargs="*", help="only cases whose name (group/entry/form/type) matches one of these")
@@ -288,6 +292,7 @@ def main() -> int:
         options.results.unlink(missing_ok=True)
     known = set(names)
     done = {name: row for name, row in read_results(options.results).items() if name in known}
+    write_results(options.results, done)
     todo = [name for name in chosen if not options.resume or name not in done]
     sweep(sorted(todo, key=rank), options.jobs, options.results, done)
 

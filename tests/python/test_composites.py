@@ -257,10 +257,10 @@ def test_a_solved_row_does_not_take_up_what_others_hold():
     """NaN and infinities reach the rows that depend on them, as on the CPU, and no others."""
     for bad in (float("nan"), float("inf")):
         a = torch.tensor([[2.0, 1.0, bad], [0.0, 3.0, 1.0], [0.0, 0.0, 4.0]])
-        assert_same(lambda t: torch.linalg.solve_triangular(t, torch.ones(3, 1, device=t.device), upper=True), a)
-        assert_same(
-            lambda t: torch.linalg.solve_triangular(t, torch.ones(3, 1, device=t.device), upper=False), a.mT.contiguous()
-        )
+        one = torch.ones(3, 1)
+        for upper in (True, False):
+            triangle = a if upper else a.mT.contiguous()
+            assert_same(lambda t, b, upper=upper: torch.linalg.solve_triangular(t, b, upper=upper), triangle, one)
         assert_same(torch.linalg.lu_factor_ex, torch.tensor([[2.0, 1.0], [1.0, bad]]))
 
 

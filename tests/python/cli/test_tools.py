@@ -9,6 +9,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 SAMPLE = ROOT / "tests" / "python" / "upstream_sample"
+sys.path.insert(0, str(ROOT / "tools"))
+import conformance  # noqa: E402
 
 
 def tool(name, *args, code=0):
@@ -59,3 +61,34 @@ def test_conformance_resumes_and_writes_its_page(tmp_path):
     cases = [json.loads(line)["case"] for line in results.read_text().splitlines()]
     assert len(cases) == len(set(cases)) == len(rows) + 1  # neg alone was left
     assert "no case matches" in tool("conformance", "nothing-like-this", code=2).stderr
+
+
+def test_conformance_keeps_what_a_pattern_does_not_name(tmp_path):
+    results = tmp_path / "r.jsonl"
+    old = [{"case": f"operators/{name}/values/bool", "result": "wrong", "detail": "-"} for name in ("abs", "any")]
+    results.write_text("".join(json.dumps(row) + "\n" for row in old) + '{"case": "operators/a')  # cut off
+    tool("conformance", "--results", results, "--page", tmp_path / "p.md", "--jobs", 1, "^operators/any/values/bool$")
+    rows = {row["case"]: row for row in conformance.read_results(results).values()}
+    assert rows["operators/abs/values/bool"]["result"] == "wrong"
+    assert rows["operators/any/values/bool"]["result"] == "native"
+
+
+def test_conformance_goes_on_after_a_worker_has_ended(monkeypatch, tmp_path):
+    """One that ends with its case is an error of that case, one that ended before it is not."""
+    script = tmp_path / "worker.py"
+    script.write_text(
+        "import json, os, sys\n"
+        "for line in sys.stdin:\n"
+        "    name = line.strip()\n"
+        "    if name == 'fatal': os._exit(3)\n"
+        "    print(json.dumps({'case': name, 'result': 'native'}), flush=True)\n"
+        "    if name == 'last': os._exit(0)\n"
+    )
+    monkeypatch.setattr(conformance, "__file__", str(script))
+    worker = conformance.Worker()
+    results = [worker.run(name) for name in ("a", "fatal", "b", "last")]
+    worker.process.wait()
+    results.append(worker.run("c"))
+    worker.end()
+    assert [row["result"] for row in results] == ["native", "error", "native", "native", "native"]
+    assert results[1]["detail"] == "the process: ended by code 3"
