@@ -69,7 +69,7 @@ Access RandomProgram::legal_tile(Space space, Shape shape, Dtype dtype, bool dma
   const int64_t extent = std::max<int64_t>(step, 1) * bytes;
   if (extent <= room) a.offset = static_cast<int64_t>(below((room - extent) / bytes + 1)) * bytes;
   if (space == Space::kPsum && extent <= room)
-    a.offset += kPsumBankBytes * static_cast<int64_t>(below(kPsumBanks));
+    a.offset += kPsumBankBytes * static_cast<int64_t>(below(static_cast<uint64_t>(psum_window_)));
   return a;
 }
 

@@ -26,6 +26,8 @@ class RandomProgram {
   Program legal_program(int instructions, Generation target = Generation::kTrn2);
   // SBUF tiles of legal programs lie in the first `bytes` of each partition, where they fit.
   void set_sbuf_window(int64_t bytes) { sbuf_window_ = bytes; }
+  // Results in PSUM lie in the first `banks` banks.
+  void set_psum_window(int banks) { psum_window_ = banks; }
 
   uint64_t below(uint64_t n) { return random_() % n; }
   bool chance(int percent) { return below(100) < static_cast<uint64_t>(percent); }
@@ -62,6 +64,7 @@ class RandomProgram {
   Shape stationary_;
   Dtype stationary_dtype_ = Dtype::kBF16;
   int64_t sbuf_window_ = INT64_MAX;
+  int psum_window_ = kPsumBanks;
 };
 
 }  // namespace trnsim::isa

@@ -1,4 +1,4 @@
-// The simulated device: values through sim/exec in the calling thread, time through the simulation thread or
+// The simulated device: values through sim/exec in the calling thread, time through the SystemC kernel or
 // the memo.
 #include "sim/chip/device.h"
 

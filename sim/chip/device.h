@@ -1,6 +1,6 @@
 // The simulated device as the driver sees it: programs go in as bytes, launches come back as results. Plain
-// C++17; SystemC stays behind it. One process-wide simulation thread owns the SystemC kernel; calls from any
-// thread are safe and are queued to it.
+// C++17; SystemC stays behind it. Calls from any thread are safe; the one SystemC kernel of the process serves
+// one run at a time.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// What a run tells whoever watches it: checkers, traces. Called on the simulation thread; a run without an
+// What a run tells whoever watches it: checkers, traces. Called in the order of the run; a run without an
 // observer pays one predictable branch per event. C++17, no SystemC.
 //
 // Events of one stream come in its order, and an instruction is reported after everything whose semaphore

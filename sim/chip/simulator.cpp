@@ -1,21 +1,16 @@
-// The simulation thread: it owns the SystemC kernel, elaborates the core once and runs one program after
-// another.
+// Owns the SystemC kernel: elaborates the core once and runs one program after another.
 #include "sim/chip/simulator.h"
 
 #include <pthread.h>
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdlib>
-#include <deque>
 #include <exception>
-#include <memory>
 #include <mutex>
-#include <thread>
 
 #include "sim/chip/modules.h"
 
-// libsystemc.so refers to this symbol; the kernel is driven by the simulation thread instead.
+// libsystemc.so refers to this symbol; the kernel is driven by run_timed() instead.
 extern "C" __attribute__((visibility("default"), used)) int sc_main(int, char**) { return 0; }
 
 namespace trnsim::chip {
@@ -26,8 +21,6 @@ struct Job {
   const config::Config* config;
   DataHook* hook;
   Observer* observer;
-  TimingResult result;
-  bool done = false;
 };
 
 std::atomic<uint64_t> runs{0};
@@ -56,80 +49,45 @@ TimingResult run_job(const Job& job) {
   }
 }
 
-class SimulationThread {
+// The kernel, for one run at a time: in the thread of the caller, because handing a run to another thread costs more
+// than a short program, and far more on a busy machine.
+class Kernel {
  public:
-  TimingResult run(Job job) {
-    std::unique_lock<std::mutex> lock(mutex_);
+  TimingResult run(const Job& job) {
+    const std::lock_guard<std::mutex> lock(mutex_);
     if (closed_) {
-      job.result.status = LaunchResult::Status::kNotSimulated;
-      job.result.message = "not simulated: the process is exiting";
-      return job.result;
+      TimingResult refused;
+      refused.status = LaunchResult::Status::kNotSimulated;
+      refused.message = "not simulated: the process is exiting";
+      return refused;
     }
-    if (!started_) {
-      started_ = true;
-      std::thread([this] { loop(); }).detach();
-    }
-    queue_.push_back(&job);
-    work_.notify_one();
-    finished_.wait(lock, [&] { return job.done; });
-    return job.result;
+    return run_job(job);
   }
 
-  // Waits for a moment without a run and keeps the lock.
-  void quiesce() {
-    std::unique_lock<std::mutex> lock(mutex_);
-    finished_.wait(lock, [&] { return !running_ && queue_.empty(); });
-    lock.release();
-  }
+  // Waits for a moment without a run; none begins before resume().
+  void quiesce() { mutex_.lock(); }
   void resume() { mutex_.unlock(); }
   void close() {
-    quiesce();
+    const std::lock_guard<std::mutex> lock(mutex_);
     closed_ = true;
-    resume();
   }
 
  private:
-  void loop() {
-    std::unique_lock<std::mutex> lock(mutex_);
-    for (;;) {
-      work_.wait(lock, [&] { return !queue_.empty(); });
-      Job* job = queue_.front();
-      queue_.pop_front();
-      running_ = true;
-      lock.unlock();
-      TimingResult result = run_job(*job);
-      lock.lock();
-      running_ = false;
-      job->result = std::move(result);
-      job->done = true;
-      finished_.notify_all();
-    }
-  }
-
   std::mutex mutex_;
-  std::condition_variable work_, finished_;
-  std::deque<Job*> queue_;
-  bool started_ = false, running_ = false, closed_ = false;
+  bool closed_ = false;
 };
 
-// Never destroyed: the thread may wait in it while the process exits.
-SimulationThread* simulation = nullptr;
-
-void before_fork() { simulation->quiesce(); }
-void after_fork_in_parent() { simulation->resume(); }
-// The thread did not survive; a fresh one starts with the first launch. The old object is left as it is.
-void after_fork_in_child() { simulation = new SimulationThread; }
-void at_exit() { simulation->close(); }
-
-SimulationThread& simulation_thread() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    simulation = new SimulationThread;
-    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+// Never destroyed: other threads may come while the process exits.
+Kernel& kernel() {
+  static Kernel* const one = [] {
+    auto* created = new Kernel;
+    // A child of fork() is born between two runs and goes on with its copy.
+    pthread_atfork([] { kernel().quiesce(); }, [] { kernel().resume(); }, [] { kernel().resume(); });
     // Registered after SystemC was loaded, so it runs before SystemC's own destructors.
-    std::atexit(at_exit);
-  });
-  return *simulation;
+    std::atexit([] { kernel().close(); });
+    return created;
+  }();
+  return *one;
 }
 
 // Keeps every event.
@@ -156,7 +114,7 @@ class TraceRecorder : public Observer {
 
 TimingResult run_timed(const TimedProgram& program, const config::Config& config, DataHook* hook,
                        Observer* observer) {
-  return simulation_thread().run(Job{&program, &config, hook, observer, {}, false});
+  return kernel().run({&program, &config, hook, observer});
 }
 
 TimingResult run_timing(const isa::Program& program, const config::Config& config, Trace* trace) {

@@ -37,8 +37,7 @@ struct Trace {
   std::vector<bool> pe_windows;  // clock state (full or not) of each governor window that a matmul began in
 };
 
-// Executes the data effects of a program whose control flow depends on data, in simulated order. Called on
-// the simulation thread.
+// Executes the data effects of a program whose control flow depends on data, in simulated order.
 class DataHook {
  public:
   virtual ~DataHook() = default;
@@ -54,7 +53,7 @@ struct TimingResult {
   LaunchStats stats;
 };
 
-// Runs on the simulation thread; the caller waits. `hook` and `observer` may be null.
+// Runs in the calling thread, one run at a time in the process. `hook` and `observer` may be null.
 TimingResult run_timed(const TimedProgram& program, const config::Config& config, DataHook* hook,
                        Observer* observer);
 
@@ -65,7 +64,7 @@ TimingResult run_timing(const isa::Program& program, const config::Config& confi
 // For tests: whether modules may run ahead of each other where nobody could interfere (the default).
 void set_run_ahead(bool enabled);
 
-// Launches that crossed to the simulation thread since the process began (the memo is tested with it).
+// Runs of the SystemC kernel since the process began (the memo is tested with it).
 uint64_t kernel_runs();
 
 }  // namespace trnsim::chip

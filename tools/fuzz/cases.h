@@ -60,9 +60,12 @@ class Judge {
  private:
   struct Chip;
   struct Run;
+  using Memory = std::vector<std::vector<std::byte>>;  // of every tensor
   Run run(chip::Device& device, const isa::Program& program, const std::vector<uint8_t>& container,
-          bool with_data);
+          Memory* memory);
   std::vector<std::unique_ptr<Chip>> chips_;  // one per generation
+  std::vector<std::byte> filler_;             // what tensors hold before a run
+  Memory both_memory_, data_memory_;
 };
 
 // A program with fewer instructions for which `fails` still holds (shrink.cpp).

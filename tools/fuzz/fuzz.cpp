@@ -23,9 +23,16 @@
 using namespace trnsim;
 using Clock = std::chrono::steady_clock;
 
+#if defined(__SANITIZE_ADDRESS__)
+// Freed memory is kept long enough for a program, and the stacks of allocations to the depth that names the place.
+extern "C" const char* __asan_default_options() {
+  return "quarantine_size_mb=8:thread_local_quarantine_size_kb=256:malloc_context_size=6:detect_leaks=0";
+}
+#endif
+
 namespace {
 
-constexpr uint64_t kBatch = 2000;  // cases of one child process
+constexpr uint64_t kBatch = 20000;  // cases of one child process
 // Without progress: of processor time, so that a busy machine does not count, and of time for one that sleeps.
 constexpr double kTimeoutCpuSeconds = 60, kTimeoutSeconds = 1800;
 

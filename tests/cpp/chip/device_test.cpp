@@ -104,7 +104,7 @@ TEST_CASE("Values and time do not depend on each other") {
   CHECK(with_time.stats.total_ps == with_both.stats.total_ps);
 }
 
-TEST_CASE("The memo gives the time of the first run without the simulation thread") {
+TEST_CASE("The memo gives the time of the first run without the kernel") {
   auto device = chip::make_device(trn2(), chip::Mode::kTime);
   auto program = load(*device, double_program());
   const auto first = device->launch(0, *program, no_data());
