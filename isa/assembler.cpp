@@ -236,6 +236,23 @@ class Assembler {
     if (word == "program") return program(c);
     if (word == "tensor") return tensor(c);
     if (word == "stream") return stream(c);
+    if (word == "cores" || word == "core") {
+      c.skip_space();
+      const size_t begin = c.position();
+      const auto n = c.integer<uint32_t>("a number");
+      if (word == "cores") {
+        if (n < 1 || n > kMaxCores) c.fail_at(begin, "a program has 1 or 2 physical cores");
+        p_.cores = static_cast<int>(n);
+      } else {
+        if (n >= static_cast<uint32_t>(p_.cores)) {
+          c.fail_at(begin, "core " + std::to_string(n) + " of a program of " + std::to_string(p_.cores) +
+                               "; a program of two cores says so before its streams: cores 2");
+        }
+        core_ = static_cast<int>(n);
+        in_stream_ = false;
+      }
+      return c.expect_end();
+    }
     if (word == "location") return location(c);
     if (word == "note") {
       std::string key = c.quoted("a key"), value = c.quoted("a value");
@@ -329,15 +346,16 @@ class Assembler {
     c.expect_end();
   }
 
-  std::vector<Instruction>& code() { return p_.streams[static_cast<int>(engine_)]; }
+  size_t number() const { return stream_number(core_, engine_); }
+  std::vector<Instruction>& code() { return p_.streams[number()]; }
 
-  std::string label_key(Engine e, std::string_view label) {
-    return std::string(name(e)) + ":" + std::string(label);
+  static std::string label_key(size_t stream, std::string_view label) {
+    return std::to_string(stream) + ":" + std::string(label);
   }
 
   void label(const std::string& label, const Cursor& c) {
     if (!in_stream_) c.fail("a label outside of a stream; start one with: stream vector");
-    if (!labels_.emplace(label_key(engine_, label), static_cast<uint32_t>(code().size())).second) {
+    if (!labels_.emplace(label_key(number(), label), static_cast<uint32_t>(code().size())).second) {
       c.fail("label '" + label + "' exists already in this stream");
     }
   }
@@ -359,7 +377,8 @@ class Assembler {
     if (!opcode) {
       std::vector<std::string_view> names = opcode_names();
       if (!in_stream_ || at == begin) {
-        for (std::string_view s : {"program", "tensor", "stream", "location", "note", "flops", "hbm_bytes"})
+        for (std::string_view s :
+             {"program", "tensor", "cores", "core", "stream", "location", "note", "flops", "hbm_bytes"})
           names.push_back(s);
       }
       c.fail_at(at, unknown("instruction", word, names));
@@ -563,7 +582,7 @@ class Assembler {
     }
     const size_t begin = c.position();
     const std::string label(c.word("a label"));
-    jumps_.push_back({engine_, code().size(), label, line_, begin});
+    jumps_.push_back({number(), code().size(), label, line_, begin});
   }
 
   ScalarOperand scalar(Cursor& c) {
@@ -642,14 +661,14 @@ class Assembler {
   // Labels may come after their use.
   void resolve() {
     for (const Jump& j : jumps_) {
-      const auto it = labels_.find(label_key(j.engine, j.label));
-      auto& code = p_.streams[static_cast<int>(j.engine)];
+      const auto it = labels_.find(label_key(j.stream, j.label));
+      auto& code = p_.streams[j.stream];
       if (it != labels_.end()) {
         if (j.instruction < code.size()) code[j.instruction].target = it->second;
         continue;
       }
       std::vector<std::string_view> names;
-      const std::string prefix = label_key(j.engine, "");
+      const std::string prefix = label_key(j.stream, "");
       for (const auto& [key, index] : labels_) {
         if (key.compare(0, prefix.size(), prefix) == 0)
           names.push_back(std::string_view(key).substr(prefix.size()));
@@ -667,7 +686,7 @@ class Assembler {
   }
 
   struct Jump {
-    Engine engine;
+    size_t stream;
     size_t instruction;
     std::string label;
     int line;
@@ -680,6 +699,7 @@ class Assembler {
   int line_ = 0;
   bool has_program_ = false;
   bool in_stream_ = false;
+  int core_ = 0;
   Engine engine_ = Engine::kSync;
   std::unordered_map<std::string, uint32_t> tensors_;
   std::unordered_map<std::string, uint32_t> labels_;

@@ -10,6 +10,8 @@
 //         src0=... imm0=2.5 | then s1+=1 !1           (one line; !1 is the source location)
 //     loop reg_a=r0 target=again
 //
+// A program of two physical cores says `cores 2` before its streams; the streams behind `core 1` are the second's.
+//
 // Operands: SPACE[(TENSOR)].DTYPE[FIRST_PARTITION+PARTITIONS]@BYTE_OFFSET+rREGISTER{SIZE:STEP,...}; a tensor
 // is a quoted name or #number; parts that are zero may be left out. Instructions, fields and flags are those
 // of the instruction table; fields left out have their default value.

@@ -14,6 +14,7 @@ namespace trnsim::isa {
 namespace {
 
 constexpr size_t kHeaderBytes = 32;
+constexpr uint32_t kOneCoreVersion = 2;
 constexpr uint64_t kAlignment = 64;
 constexpr uint8_t kMagic[8] = {0x89, 'T', 'R', 'N', 'P', '\r', '\n', 0x1a};
 constexpr size_t kNeffHeaderBytes = 1024;
@@ -108,13 +109,23 @@ bool read_metadata(const proto::Program& m, ByteRange payload, LoadedContainer& 
       out.constants[i] = {payload.data + t.constant_offset(), static_cast<size_t>(t.constant_bytes())};
     }
   }
+  out.cores = static_cast<int>(std::max<uint32_t>(m.cores(), 1));
+  if (m.cores() > kMaxCores) {
+    return invalid(error, "it is for " + std::to_string(m.cores()) + " physical cores; a logical core has " +
+                              std::to_string(kMaxCores) + " at most");
+  }
   for (const proto::Stream& s : m.streams()) {
     if (s.engine() >= kNumEngines) return invalid(error, "unknown engine " + std::to_string(s.engine()));
+    if (s.core() >= static_cast<uint32_t>(out.cores)) {
+      return invalid(error, "a stream belongs to core " + std::to_string(s.core()) + " of a program of " +
+                                std::to_string(out.cores));
+    }
     if (!in_payload(s.offset(), s.bytes(), payload.size) || s.instructions() > s.bytes() / 2) {
       return invalid(error, "the stream of engine " + std::string(name(static_cast<Engine>(s.engine()))) +
                                 " lies outside the file");
     }
-    out.streams[s.engine()] = {{payload.data + s.offset(), static_cast<size_t>(s.bytes())}, s.instructions()};
+    out.streams[stream_number(static_cast<int>(s.core()), static_cast<Engine>(s.engine()))] = {
+        {payload.data + s.offset(), static_cast<size_t>(s.bytes())}, s.instructions()};
   }
   const int locations = m.location_file_size();
   if (m.location_line_size() != locations || m.location_what_size() != locations) {
@@ -142,12 +153,15 @@ std::vector<uint8_t> write_container(const Program& program) {
   m.set_flops(program.flops);
   m.set_hbm_bytes(program.hbm_bytes);
 
+  if (program.cores > 1) m.set_cores(static_cast<uint32_t>(program.cores));
+
   std::vector<uint8_t> payload;
-  for (int e = 0; e < kNumEngines; ++e) {
-    const auto& stream = program.streams[e];
+  for (size_t n = 0; n < program.streams.size(); ++n) {
+    const auto& stream = program.streams[n];
     if (stream.empty()) continue;
     proto::Stream* s = m.add_streams();
-    s->set_engine(e);
+    s->set_engine(static_cast<uint32_t>(engine_of_stream(n)));
+    if (core_of_stream(n) != 0) s->set_core(static_cast<uint32_t>(core_of_stream(n)));
     s->set_offset(payload.size());
     for (const Instruction& i : stream) encode(i, payload);
     s->set_bytes(payload.size() - s->offset());
@@ -194,7 +208,7 @@ std::vector<uint8_t> write_container(const Program& program) {
                 constant.data(), constant.size());
   }
   std::memcpy(file.data(), kMagic, sizeof kMagic);
-  put<uint32_t>(file.data() + 8, kContainerVersion);
+  put<uint32_t>(file.data() + 8, program.cores > 1 ? kContainerVersion : kOneCoreVersion);
   put<uint32_t>(file.data() + 12, static_cast<uint32_t>(metadata_bytes));
   put<uint64_t>(file.data() + 16, payload_bytes);
   put<uint32_t>(file.data() + 24, checksum(file.data() + kHeaderBytes, payload_start - kHeaderBytes));
@@ -233,7 +247,7 @@ bool read_container(ByteRange file, LoadedContainer& out, ContainerError* error)
                     ". Update trnsim, or compile the program again with this version.");
   }
   if (version == 0) return invalid(error, "format version 0 never existed");
-  if (version < kContainerVersion) {
+  if (version < kOneCoreVersion) {
     return invalid(error, "it has format version " + std::to_string(version) +
                               ", whose instructions are coded otherwise; compile the program again");
   }
@@ -255,9 +269,14 @@ bool read_container(ByteRange file, LoadedContainer& out, ContainerError* error)
     return invalid(error, "the checksum of the instructions and constants does not match");
   }
   proto::Program metadata;
+  const bool parsed_two_cores = version == kContainerVersion;
   if (metadata_bytes > INT32_MAX ||
       !metadata.ParseFromArray(file.data + kHeaderBytes, static_cast<int>(metadata_bytes))) {
     return invalid(error, "the metadata cannot be parsed");
+  }
+  if (parsed_two_cores != (metadata.cores() > 1)) {
+    return invalid(error, "format version " + std::to_string(version) + " does not go with " +
+                              std::to_string(std::max<uint32_t>(metadata.cores(), 1)) + " physical cores");
   }
   return read_metadata(metadata, payload, out, error);
 }
@@ -275,13 +294,14 @@ bool decode_program(const LoadedContainer& container, Program& out, std::string*
   out.notes = container.notes;
   out.flops = container.flops;
   out.hbm_bytes = container.hbm_bytes;
-  for (int e = 0; e < kNumEngines; ++e) {
+  out.cores = container.cores;
+  for (size_t n = 0; n < out.streams.size(); ++n) {
     std::string why;
-    const StreamRange& s = container.streams[e];
-    if (!decode_stream(s.bytes, s.instructions, out.streams[e], &why)) {
+    const StreamRange& s = container.streams[n];
+    if (!decode_stream(s.bytes, s.instructions, out.streams[n], &why)) {
       if (error != nullptr) {
         *error = "user error: the program container is damaged: engine " +
-                 std::string(name(static_cast<Engine>(e))) + ": " + why;
+                 std::string(name(engine_of_stream(n))) + ": " + why;
       }
       return false;
     }

@@ -23,7 +23,8 @@
 
 namespace trnsim::isa {
 
-constexpr uint32_t kContainerVersion = 2;
+// Programs of one core are written as version 2: nothing in them is newer.
+constexpr uint32_t kContainerVersion = 3;
 
 std::vector<uint8_t> write_container(const Program& program);
 
@@ -48,7 +49,8 @@ struct LoadedContainer {
   std::string name, target;
   std::vector<TensorDecl> tensors;   // `constant` stays empty, see constants
   std::vector<ByteRange> constants;  // one per tensor; empty for tensors without contents
-  std::array<StreamRange, kNumEngines> streams;
+  int cores = 1;
+  std::array<StreamRange, kNumStreams> streams;  // numbered as those of Program
   std::vector<SourceLocation> locations;
   std::vector<std::pair<std::string, std::string>> notes;
   uint64_t flops = 0;

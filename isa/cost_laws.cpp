@@ -103,6 +103,9 @@ constexpr Law kLaws[] = {
     {CostClass::kCustom, G, "N x instructions.custom_cycles_per_element; result gpsimd.fixed_cycles later"},
     {CostClass::kDma, kAny, kDma},
     {CostClass::kSemaphore, kAny, "sequencer.dispatch_ns; others see the update semaphore.visible_ns later"},
+    {CostClass::kCoreBarrier, kAny,
+     "sequencer.control_ns; goes on semaphore.remote_visible_ns and semaphore.wake_ns after the other core "
+     "has come"},
     {CostClass::kRegister, kAny, "sequencer.control_ns"},
     {CostClass::kRegisterMemory, kAny, "sequencer.register_memory_ns"},
     {CostClass::kBranch, kAny, "sequencer.control_ns, taken sequencer.branch_ns"},

@@ -30,6 +30,7 @@ class Printer {
     text(" target ");
     quoted(p.target);
     text("\n");
+    if (p.cores > 1) line("cores", p.cores);
     if (p.flops) line("flops", p.flops);
     if (p.hbm_bytes) line("hbm_bytes", p.hbm_bytes);
     for (const auto& [key, value] : p.notes) {
@@ -53,7 +54,14 @@ class Printer {
       quoted(l.what);
       text("\n");
     }
-    for (int e = 0; e < kNumEngines; ++e) stream(static_cast<Engine>(e), options.comments);
+    for (int core = 0; core < p.cores; ++core) {
+      if (core > 0) {
+        text("\n");
+        line("core", core);
+      }
+      for (int e = 0; e < kNumEngines; ++e)
+        stream(stream_number(core, static_cast<Engine>(e)), options.comments);
+    }
   }
 
   void instruction(const Instruction& i, size_t stream_size) {
@@ -236,11 +244,11 @@ class Printer {
     text("\n");
   }
 
-  void stream(Engine e, bool comments) {
-    const auto& code = program_->streams[static_cast<int>(e)];
+  void stream(size_t number_of_stream, bool comments) {
+    const auto& code = program_->streams[number_of_stream];
     if (code.empty()) return;
     text("\nstream ");
-    text(name(e));
+    text(name(engine_of_stream(number_of_stream)));
     text("\n");
     std::set<uint32_t> labels;
     for (const Instruction& i : code) {

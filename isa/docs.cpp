@@ -198,7 +198,6 @@ std::string isa_markdown() {
   for (const Row& r : all_rows()) {
     md += "\n## " + std::string(r.name) + "\n\n" + std::string(r.doc);
     if (!r.detail.empty()) md += " " + std::string(r.detail);
-    if (!r.refused.empty()) md += " Not simulated: " + std::string(r.refused) + ".";
     md += "\n";
     std::string list;
     for (int s = 0; s < kNumSlots; ++s) {
@@ -226,7 +225,6 @@ std::string explain(std::string_view instruction) {
   }
   std::string text = std::string(r->name) + "\n  " + std::string(r->doc) + "\n";
   if (!r->detail.empty()) text += "  " + std::string(r->detail) + "\n";
-  if (!r->refused.empty()) text += "  not simulated: " + std::string(r->refused) + "\n";
   text += "engines:    " + engines_text(*r) + "\nsince:      " + std::string(name(r->since)) +
           "\ncost class: " + std::string(name(r->cost)) + "\ntime:       " + std::string(name(r->timing)) +
           "\nsource:     " + std::string(r->source) +

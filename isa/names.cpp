@@ -102,12 +102,18 @@ std::string_view engine_label(Engine v) {
   return v < Engine::kCount ? kLabels[static_cast<int>(v)] : "unknown engine";
 }
 
-std::string instruction_label(const Program& program, Engine engine, size_t index) {
-  std::string text = std::string(engine_label(engine)) + " instruction " + std::to_string(index);
-  const auto& stream = program.streams[static_cast<size_t>(engine)];
-  if (index >= stream.size()) return text;
-  text += " (" + std::string(row(stream[index].opcode).name);
-  const uint32_t location = stream[index].location;
+std::string stream_label(const Program& program, size_t stream) {
+  std::string text(engine_label(engine_of_stream(stream)));
+  if (program.cores > 1) text += " of core " + std::to_string(core_of_stream(stream));
+  return text;
+}
+
+std::string instruction_label(const Program& program, size_t stream, size_t index) {
+  std::string text = stream_label(program, stream) + " instruction " + std::to_string(index);
+  const auto& code = program.streams[stream];
+  if (index >= code.size()) return text;
+  text += " (" + std::string(row(code[index].opcode).name);
+  const uint32_t location = code[index].location;
   if (location != 0 && location < program.locations.size()) {
     const SourceLocation& at = program.locations[location];
     if (!at.file.empty()) text += ", " + at.file + ":" + std::to_string(at.line);

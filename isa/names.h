@@ -27,7 +27,9 @@ std::string flags_text(uint16_t flags);  // "accumulate|negate"; unknown bits as
 
 // For messages: "Vector", and "Vector instruction 12 (tensor_tensor, model.py:31)" as far as the program knows.
 std::string_view engine_label(Engine v);
-std::string instruction_label(const Program& program, Engine engine, size_t index);
+// With the core where the program has two: "Vector of core 1", "Vector of core 1 instruction 12 (...)".
+std::string stream_label(const Program& program, size_t stream);
+std::string instruction_label(const Program& program, size_t stream, size_t index);
 
 std::optional<Opcode> opcode_from_name(std::string_view text);
 std::optional<Engine> engine_from_name(std::string_view text);

@@ -292,7 +292,16 @@ void RandomProgram::legal_dma(Instruction& i) {
     }
     case Opcode::kSendRecv:
       i.src0 = legal_tile(Space::kSbuf, {p, n}, d, true);
-      i.dst = legal_tile(Space::kSbuf, {p, n}, d, true);
+      i.dst = i.src0;  // the received tile lies behind the sent one
+      i.dst.offset += strided_box(i.src0).extent();
+      i.dst.offset += (-i.dst.offset) & 7;
+      if (i.dst.offset + strided_box(i.dst).extent() >
+          std::min(sbuf_window_, limits(target_).sbuf_bytes_per_partition)) {
+        i.dst.offset -= i.src0.offset & ~int64_t{7};
+        i.src0.offset &= 7;
+      }
+      i.count = 1;
+      i.imm = static_cast<int64_t>(below(3));
       return;
     case Opcode::kDmaTranspose: {
       const Dtype wide = legal_dtype(row(i.opcode).operand(Slot::kDst).dtypes);
@@ -375,7 +384,7 @@ std::vector<Instruction> RandomProgram::legal_loop(Engine engine, uint32_t begin
   for (uint64_t n = 1 + below(3); n > 0; --n) {
     const auto opcode = static_cast<Opcode>(below(kNumOpcodes));
     const Row& r = row(opcode);
-    if (!r.runs_on(engine, target_) || r.since > target_ || !r.refused.empty()) continue;
+    if (!r.runs_on(engine, target_) || r.since > target_ || r.has_rule(Rule::kTwoCores)) continue;
     Instruction i = legal_instruction(opcode, engine, target_);
     if (i.is_control() || i.is_dma() || opcode == Opcode::kLocalGather || opcode == Opcode::kNGather)
       continue;
@@ -399,46 +408,44 @@ std::vector<Instruction> RandomProgram::legal_loop(Engine engine, uint32_t begin
   return all;
 }
 
-Program RandomProgram::legal_program(int instructions, Generation target) {
-  Program p;
-  p.name = "random legal program";
-  p.target = std::string(name(target));
-  p.tensors.push_back({"x", TensorKind::kInput, Dtype::kU8, {kHbmBytes}, kHbmBytes, {}});
-  p.tensors.push_back({"y", TensorKind::kOutput, Dtype::kU8, {kHbmBytes}, kHbmBytes, {}});
-  p.locations.push_back({"random.py", 1, "random"});
+// One counter for all of a core: instruction n waits until everything before it is done.
+void RandomProgram::append(Program& p, int core, Instruction i, int32_t* done) const {
+  auto& stream = p.streams[stream_number(core, i.engine)];
+  for (Access* a : {&i.dst, &i.src0, &i.src1, &i.aux}) {  // what a core writes is its own
+    if (a->space == Space::kHbm && a->tensor == kOutput) a->tensor += static_cast<uint32_t>(core);
+  }
+  i.target = static_cast<uint32_t>(stream.size() + 1);
+  i.location = 1;
+  i.sync.num_waits = 1;
+  i.sync.waits[0].value = *done;
+  i.sync.update = SemOp::kAdd;
+  i.sync.update_value = i.is_dma() ? kDmaCompletionIncrement : 1;
+  *done += i.sync.update_value;
+  stream.push_back(i);
+}
+
+void RandomProgram::legal_part(Program& p, int core, int instructions, int32_t* done) {
+  const auto target = *generation_from_target(p.target);
   stationary_ = {};
   Opcode loaded = Opcode::kCount;  // the load that the stationary matrix comes from
-  // One counter for all: instruction n waits until everything before it is done.
-  int32_t done = 0;
   for (int n = 0; n < instructions; ++n) {
     const auto opcode = static_cast<Opcode>(below(kNumOpcodes));
     const Row& r = row(opcode);
-    if (opcode == Opcode::kHalt || r.since > target || !r.refused.empty()) continue;
+    if (opcode == Opcode::kHalt || r.since > target || r.has_rule(Rule::kTwoCores)) continue;
     if (opcode == Opcode::kMultiplyMoving && loaded != Opcode::kLoadStationary) continue;
     if (opcode == Opcode::kMultiplyMovingMx && loaded != Opcode::kLoadStationaryMx) continue;
     Engine engine;
     do {
       engine = static_cast<Engine>(below(kNumEngines));
     } while (!r.runs_on(engine, target));
-    const auto add = [&](Instruction i) {
-      auto& stream = p.streams[static_cast<int>(i.engine)];
-      i.target = static_cast<uint32_t>(stream.size() + 1);
-      i.location = 1;
-      i.sync.num_waits = 1;
-      i.sync.waits[0].value = done;
-      i.sync.update = SemOp::kAdd;
-      i.sync.update_value = i.is_dma() ? kDmaCompletionIncrement : 1;
-      done += i.sync.update_value;
-      stream.push_back(i);
-    };
     if (chance(5)) {
       const Engine looping = chance(50) ? Engine::kVector : Engine::kGpSimd;
-      auto& stream = p.streams[static_cast<int>(looping)];
+      auto& stream = p.streams[stream_number(core, looping)];
       std::vector<Instruction> loop = legal_loop(looping, static_cast<uint32_t>(stream.size()));
       loop[0].sync.num_waits = 1;
-      loop[0].sync.waits[0].value = done;
+      loop[0].sync.waits[0].value = *done;
       for (size_t k = 0; k + 1 < loop.size(); ++k) stream.push_back(loop[k]);
-      add(loop.back());
+      append(p, core, loop.back(), done);
     }
     Instruction i = legal_instruction(opcode, engine, target);
     if (opcode == Opcode::kLoadStationary || opcode == Opcode::kLoadStationaryMx) loaded = opcode;
@@ -460,14 +467,48 @@ Program RandomProgram::legal_program(int instructions, Generation target) {
       fill.engine = Engine::kVector;
       fill.dst = list;
       fill.imm0.kind = ScalarOperand::Kind::kImmediate;
-      add(fill);
+      append(p, core, fill, done);
     }
-    add(i);
+    append(p, core, i, done);
   }
-  for (int e = 0; e < kNumEngines; ++e) {
+}
+
+void RandomProgram::meet(Program& p, std::array<int32_t, kMaxCores>& done) {
+  const auto engine = static_cast<Engine>(below(kNumEngines));
+  Instruction i = legal_instruction(chance(50) ? Opcode::kCoreBarrier : Opcode::kSendRecv, engine,
+                                    *generation_from_target(p.target));
+  for (int core = 0; core < kMaxCores; ++core) {
+    if (i.is_dma()) i.count = static_cast<uint32_t>(1 - core);
+    append(p, core, i, &done[static_cast<size_t>(core)]);
+  }
+}
+
+Program RandomProgram::legal_program(int instructions, Generation target, int cores) {
+  Program p;
+  p.name = "random legal program";
+  p.target = std::string(name(target));
+  p.cores = cores;
+  p.tensors.push_back({"x", TensorKind::kInput, Dtype::kU8, {kHbmBytes}, kHbmBytes, {}});
+  for (int core = 0; core < cores; ++core) {
+    p.tensors.push_back({std::string(1, static_cast<char>('y' + core)),
+                         TensorKind::kOutput,
+                         Dtype::kU8,
+                         {kHbmBytes},
+                         kHbmBytes,
+                         {}});
+  }
+  p.locations.push_back({"random.py", 1, "random"});
+  std::array<int32_t, kMaxCores> done{};
+  const int parts = cores == 1 ? 1 : static_cast<int>(1 + below(6));
+  for (int part = 0; part < parts; ++part) {
+    for (int core = 0; core < cores; ++core)
+      legal_part(p, core, std::max(instructions / (parts * cores), 1), &done[static_cast<size_t>(core)]);
+    if (cores == kMaxCores) meet(p, done);
+  }
+  for (size_t s = 0; s < stream_number(cores, Engine::kTensor); ++s) {
     Instruction halt;
-    halt.engine = static_cast<Engine>(e);
-    p.streams[e].push_back(halt);
+    halt.engine = engine_of_stream(s);
+    p.streams[s].push_back(halt);
   }
   return p;
 }

@@ -149,15 +149,16 @@ Program RandomProgram::any_program(int per_stream) {
   p.notes.emplace_back("fused", "again, with a\ttab");
   p.flops = random_() >> 1;
   p.hbm_bytes = below(1000);
-  for (int e = 0; e < kNumEngines; ++e) {
+  p.cores = chance(30) ? kMaxCores : 1;
+  for (size_t s = 0; s < stream_number(p.cores, Engine::kTensor); ++s) {
     int opcode = static_cast<int>(below(kNumOpcodes));
-    while (static_cast<int>(p.streams[e].size()) < per_stream) {
+    while (static_cast<int>(p.streams[s].size()) < per_stream) {
       opcode = (opcode + 1) % kNumOpcodes;
-      if (!row(static_cast<Opcode>(opcode)).runs_on(static_cast<Engine>(e))) continue;
+      if (!row(static_cast<Opcode>(opcode)).runs_on(engine_of_stream(s))) continue;
       Instruction i = any_instruction(static_cast<Opcode>(opcode));
-      i.engine = static_cast<Engine>(e);
+      i.engine = engine_of_stream(s);
       if (row(i.opcode).uses(kFieldTarget)) i.target = static_cast<uint32_t>(below(per_stream));
-      p.streams[e].push_back(i);
+      p.streams[s].push_back(i);
     }
   }
   return p;

@@ -23,7 +23,8 @@ class RandomProgram {
   Instruction legal_instruction(Opcode opcode, Engine engine, Generation target = Generation::kTrn2);
   // A legal, race-free program: `instructions` of all kinds spread over the engines, each waiting for the one
   // before it. Reads memory nobody wrote; indirect DMA skips what is out of bounds.
-  Program legal_program(int instructions, Generation target = Generation::kTrn2);
+  // On two cores they meet now and then, in barriers and exchanges.
+  Program legal_program(int instructions, Generation target = Generation::kTrn2, int cores = 1);
   // SBUF tiles of legal programs lie in the first `bytes` of each partition, where they fit.
   void set_sbuf_window(int64_t bytes) { sbuf_window_ = bytes; }
   // Results in PSUM lie in the first `banks` banks.
@@ -58,6 +59,10 @@ class RandomProgram {
   void legal_dma(Instruction& i);
   void legal_control(Instruction& i);
   std::vector<Instruction> legal_loop(Engine engine, uint32_t begin);
+  // Parts of a legal program: one core by itself, and a place where both meet. `done` counts what is over.
+  void append(Program& p, int core, Instruction i, int32_t* done) const;
+  void legal_part(Program& p, int core, int instructions, int32_t* done);
+  void meet(Program& p, std::array<int32_t, kMaxCores>& done);
 
   std::mt19937_64 random_;
   Generation target_ = Generation::kTrn2;

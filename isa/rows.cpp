@@ -484,19 +484,22 @@ constexpr Row kRows[kNumOpcodes] = {
     {.opcode = Opcode::kSendRecv, .name = "send_recv", .engines = kAnyEngine, .cost = CostClass::kDma,
      .operands = {write(kSb, kMoves, "[P, ...]"), read(kSb, kMoves, "[P, ...]")},
      .fields = kFieldQueue | kFieldDge | kFieldPriority | kFieldCount | kFieldImm,
+     .rules = rules(Rule::kSamePartitions, Rule::kSameElements, Rule::kSameDtype, Rule::kTwoCores, Rule::kExchange),
      .doc = "The two cores of a logical core exchange tiles: src0 goes to core count, dst comes from it; imm names the pipe.",
-     .source = "5.5 sendrecv", .timing = Timing::kEstimated,
-     .refused = "programs run on one physical core; the exchange between the two cores of a logical core is missing. "
-                "Use logical_core_size 1"},
+     .detail = "The n-th exchange of a pipe on one core meets the n-th of the same pipe on the other. Data moves once both "
+               "have been triggered; until then the queue takes no further transfer. Each core's semaphore is raised when "
+               "both tiles have arrived.",
+     .source = "5.5 sendrecv", .timing = Timing::kEstimated},
     {.opcode = Opcode::kSemaphore, .name = "semaphore", .engines = kAnyEngine, .cost = CostClass::kSemaphore,
      .doc = "Only waits and updates of its sync field.",
      .source = "3.2", .timing = Timing::kMeasured},
-    {.opcode = Opcode::kCoreBarrier, .name = "core_barrier", .engines = kAnyEngine, .cost = CostClass::kSemaphore,
+    {.opcode = Opcode::kCoreBarrier, .name = "core_barrier", .engines = kAnyEngine, .cost = CostClass::kCoreBarrier,
      .operands = {kAbsent, read(kHb, kMoves, "any", 5)},
+     .rules = rules(Rule::kTwoCores),
      .doc = "Waits until both cores of a logical core have reached the barrier of tensor src0.",
-     .source = "3.2, 5.5 core_barrier", .timing = Timing::kEstimated,
-     .refused = "programs run on one physical core; the barrier between the two cores of a logical core is missing. Use "
-                "logical_core_size 1"},
+     .detail = "The n-th barrier of an engine meets the n-th barrier of the same engine on the other core. The other engines "
+               "go on; src0 names the shared tensor and is not read.",
+     .source = "3.2, 5.5 core_barrier", .timing = Timing::kEstimated},
     {.opcode = Opcode::kRegMove, .name = "reg_move", .engines = kAnyEngine, .cost = CostClass::kRegister,
      .fields = kFieldRegDst | kFieldImm,
      .doc = "reg_dst = imm.",

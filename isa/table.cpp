@@ -104,6 +104,11 @@ constexpr RuleDoc kRuleDocs[] = {
      "descriptors by software; dst (gather) or src0 (scatter) has one row of the table's row shape per "
      "index"},
     {"dma_sources", "up to 16 sources of as many elements as dst; static descriptors"},
+    {"two_cores", "the program runs on two physical cores"},
+    {"exchange",
+     "count is the other core, imm a pipe from 0 on; src0 and dst lie apart; software descriptors move at "
+     "most "
+     "256 elements of up to 4 bytes per partition"},
     {"one_word", "the operand is a single 32-bit element"},
 };
 static_assert(sizeof kRuleDocs / sizeof kRuleDocs[0] == static_cast<size_t>(Rule::kCount),
@@ -140,6 +145,7 @@ constexpr std::string_view kCostNames[] = {"stationary_load",
                                            "custom",
                                            "dma",
                                            "semaphore",
+                                           "core_barrier",
                                            "register",
                                            "register_memory",
                                            "branch"};

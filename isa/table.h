@@ -134,6 +134,8 @@ enum class Rule : uint8_t {
   kDmaTransposeShape,
   kIndirect,
   kDmaSources,
+  kTwoCores,
+  kExchange,
   kOneWord,
   kCount,
 };
@@ -174,6 +176,7 @@ enum class CostClass : uint8_t {
   kCustom,
   kDma,
   kSemaphore,
+  kCoreBarrier,
   kRegister,
   kRegisterMemory,
   kBranch,
@@ -204,7 +207,6 @@ struct Row {
   std::string_view detail = {};  // further semantics, may be empty
   std::string_view source = {};  // section of the hardware facts, or "trnsim" for an instruction of our own
   Timing timing = Timing::kEstimated;
-  std::string_view refused = {};  // why no program may contain it: encoded and printed, not simulated
 
   const OperandRule& operand(Slot s) const { return operands[static_cast<int>(s)]; }
   bool uses(Field f) const { return (fields & f) != 0; }
@@ -293,7 +295,8 @@ struct Limits {
   bool matmul_output_in_one_bank;
 };
 const Limits& limits(Generation g);
-constexpr int kTrafficClasses = 4;  // of DMA, from trn3 on
+constexpr int kTrafficClasses = 4;             // of DMA, from trn3 on
+constexpr int64_t kMaxSoftwareExchange = 256;  // elements per partition, between two cores
 constexpr int64_t kMaxFreeElementsSbuf = 65536;
 constexpr int64_t kMaxFreeElementsPsum = 4096;
 

@@ -21,8 +21,9 @@ std::string join(std::initializer_list<std::string_view> parts) {
 
 std::string number(int64_t v) { return std::to_string(v); }
 
-std::string place(const Program& program, const Instruction& i, int64_t index) {
-  std::string text = join({name(i.engine), " instruction ", number(index), " (",
+std::string place(const Program& program, const Instruction& i, int core, int64_t index) {
+  std::string text = join({name(i.engine), program.cores > 1 ? " of core " + number(core) : std::string(),
+                           " instruction ", number(index), " (",
                            i.opcode < Opcode::kCount ? name(i.opcode) : std::string_view("invalid opcode")});
   if (i.location != 0 && i.location < program.locations.size()) {
     const SourceLocation& l = program.locations[i.location];
@@ -55,12 +56,15 @@ void InstructionChecker::report(ErrorClass c, Severity severity, const std::stri
   size_t& reported = severity == Severity::kError ? errors_ : warnings_;
   if (reported >= max_) return;
   ++reported;
-  out_.push_back({severity, c, engine_, index_, i_->location,
-                  join({name(c), ": ", place(program_, *i_, index_), ": ", message})});
+  out_.push_back(
+      {severity, c, core_of_stream(stream_), engine_, index_, i_->location,
+       join({name(c), ": ", place(program_, *i_, core_of_stream(stream_), index_), ": ", message})});
 }
 
-void InstructionChecker::check(const Instruction& i, Engine stream, int64_t index) {
+void InstructionChecker::check(const Instruction& i, size_t stream_of_program, int64_t index) {
+  const Engine stream = engine_of_stream(stream_of_program);
   i_ = &i;
+  stream_ = stream_of_program;
   engine_ = stream;
   index_ = index;
   if (i.opcode >= Opcode::kCount) return user("unknown opcode " + number(static_cast<int>(i.opcode)));
@@ -83,9 +87,6 @@ void InstructionChecker::check(const Instruction& i, Engine stream, int64_t inde
   } else if (!row_->runs_on(stream, generation_)) {
     illegal(join({"the ", name(stream), " engine has the instruction from trn3 on; the program is for ",
                   name(generation_)}));
-  }
-  if (!row_->refused.empty()) {
-    report(ErrorClass::kNotSimulated, Severity::kError, std::string(row_->refused));
   }
   check_fields();
   check_sync();
@@ -137,7 +138,7 @@ void InstructionChecker::check_fields() {
     illegal(join({"the immediate ", number(i.imm), " does not fit a 32-bit register"}));
   }
   if (r.uses(kFieldTarget)) {
-    const size_t size = program_.streams[static_cast<int>(engine_)].size();
+    const size_t size = program_.streams[stream_].size();
     if (i.target >= size) {
       user(join({"the branch target ", number(i.target), " is outside the stream of ",
                  number(static_cast<int64_t>(size)), " instructions"}));
@@ -419,7 +420,7 @@ std::vector<Diagnostic> validate(const Program& program, Generation generation,
   auto program_error = [&](const std::string& message) {
     if (out.size() < options.max_diagnostics) {
       out.push_back(
-          {Severity::kError, ErrorClass::kUserError, Engine::kSync, -1, 0, "user error: " + message});
+          {Severity::kError, ErrorClass::kUserError, 0, Engine::kSync, -1, 0, "user error: " + message});
     }
   };
   for (const TensorDecl& t : program.tensors) {
@@ -439,19 +440,29 @@ std::vector<Diagnostic> validate(const Program& program, Generation generation,
   if (chosen.sbuf_bytes_per_partition == 0) {
     chosen.sbuf_bytes_per_partition = limits(generation).sbuf_bytes_per_partition;
   }
-  std::array<bool, kNumSemaphores> updated{};
-  for (const auto& stream : program.streams) {
-    for (const Instruction& i : stream) {
-      if (i.sync.update != SemOp::kNone) updated[i.sync.update_semaphore] = true;
+  if (program.cores < 1 || program.cores > kMaxCores) {
+    program_error("the program has " + number(program.cores) + " physical cores; a logical core has 1 or 2");
+    return out;
+  }
+  std::array<std::array<bool, kNumSemaphores>, kMaxCores> updated_of_core{};
+  for (size_t s = 0; s < program.streams.size(); ++s) {
+    for (const Instruction& i : program.streams[s]) {
+      if (i.sync.update != SemOp::kNone)
+        updated_of_core[static_cast<size_t>(core_of_stream(s))][i.sync.update_semaphore] = true;
+    }
+    if (core_of_stream(s) >= program.cores && !program.streams[s].empty()) {
+      program_error("the program has one physical core and instructions for core 1; give it two (cores 2)");
+      return out;
     }
   }
   InstructionChecker checker(program, generation, chosen, out);
-  for (int e = 0; e < kNumEngines; ++e) {
-    const auto& stream = program.streams[e];
+  for (size_t s = 0; s < program.streams.size(); ++s) {
+    const auto& stream = program.streams[s];
+    const auto& updated = updated_of_core[static_cast<size_t>(core_of_stream(s))];
     checker.begin_stream(stream);
     for (size_t n = 0; n < stream.size() && !checker.full(); ++n) {
       const Instruction& i = stream[n];
-      checker.check(i, static_cast<Engine>(e), static_cast<int64_t>(n));
+      checker.check(i, s, static_cast<int64_t>(n));
       for (int w = 0; w < std::min<int>(i.sync.num_waits, 2); ++w) {
         const SemWait& wait = i.sync.waits[w];
         if (!updated[wait.semaphore] && wait.value > 0 && wait.value_register == kNoRegister) {
@@ -472,7 +483,7 @@ std::string unknown_target(std::string_view target) {
 std::vector<Diagnostic> validate(const Program& program, const ValidateOptions& options) {
   const auto generation = generation_from_target(program.target);
   if (generation) return validate(program, *generation, options);
-  return {{Severity::kError, ErrorClass::kUserError, Engine::kSync, -1, 0,
+  return {{Severity::kError, ErrorClass::kUserError, 0, Engine::kSync, -1, 0,
            "user error: " + unknown_target(program.target)}};
 }
 

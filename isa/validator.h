@@ -19,6 +19,7 @@ std::string_view name(ErrorClass c);  // "user error" "illegal on hardware" "not
 struct Diagnostic {
   Severity severity = Severity::kError;
   ErrorClass error_class = ErrorClass::kIllegalOnHardware;
+  int core = 0;
   Engine engine = Engine::kSync;
   int64_t index = -1;     // instruction in the stream of `engine`; -1: the program as a whole
   uint32_t location = 0;  // Program::locations

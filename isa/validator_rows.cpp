@@ -266,6 +266,29 @@ void InstructionChecker::rule_dma_sources() {
   if (sources > 16) illegal(number(sources) + std::string(" sources; the limit is 16. Split the sum"));
 }
 
+void InstructionChecker::rule_exchange() {
+  const Instruction& i = *i_;
+  if (program_.cores < 2) return;
+  const int own = core_of_stream(stream_);
+  if (i.count != static_cast<uint32_t>(1 - own)) {
+    user("count is " + number(i.count) + "; core " + number(own) + " exchanges with core " + number(1 - own));
+  }
+  if (i.imm < 0) user("imm is " + number(i.imm) + "; pipes are numbered from 0 on");
+  const int64_t elements = i.src0.free_elements();
+  if (i.dge == DgeMode::kSoftware && elements > kMaxSoftwareExchange) {
+    illegal("src0 has " + number(elements) + " elements per partition; software descriptors exchange " +
+            number(kMaxSoftwareExchange) +
+            " at most (1024 bytes of 32-bit elements). Use static descriptors, or split it");
+  }
+  if (i.src0.address_register != kNoRegister || i.dst.address_register != kNoRegister) return;
+  const StridedBox src = strided_box(i.src0), dst = strided_box(i.dst);
+  if (i.src0.start_partition < i.dst.start_partition + i.dst.num_partitions &&
+      i.dst.start_partition < i.src0.start_partition + i.src0.num_partitions &&
+      src.lo < dst.lo + dst.extent() && dst.lo < src.lo + src.extent()) {
+    user("src0 and dst overlap; one is read while the other is written. Receive into a tile of its own");
+  }
+}
+
 void InstructionChecker::check_row_rule(Rule rule) {
   const Instruction& i = *i_;
   using Kind = ScalarOperand::Kind;
@@ -334,6 +357,16 @@ void InstructionChecker::check_row_rule(Rule rule) {
       return rule_dma_accumulate();
     case Rule::kDmaSources:
       return rule_dma_sources();
+    case Rule::kTwoCores:
+      if (program_.cores < 2) {
+        user(
+            "the program runs on one physical core, and the instruction works with the other core of a "
+            "logical core of "
+            "two; write `cores 2`, or launch the kernel on both");
+      }
+      return;
+    case Rule::kExchange:
+      return rule_exchange();
     default:
       return;
   }

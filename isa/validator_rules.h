@@ -29,7 +29,7 @@ class InstructionChecker {
         errors_(out.size()) {}
 
   void begin_stream(const std::vector<Instruction>& stream);
-  void check(const Instruction& i, Engine stream, int64_t index);
+  void check(const Instruction& i, size_t stream_of_program, int64_t index);
   void report(ErrorClass c, Severity severity, const std::string& message);
   bool full() const { return errors_ >= max_; }
 
@@ -83,6 +83,7 @@ class InstructionChecker {
   void rule_generator_state();
   void rule_dma_accumulate();
   void rule_dma_sources();
+  void rule_exchange();
   void expect_elements(const Access& a, std::string_view what, int64_t count);
   void track_stationary();
 
@@ -96,6 +97,7 @@ class InstructionChecker {
 
   const Instruction* i_ = nullptr;
   const Row* row_ = nullptr;
+  size_t stream_ = 0;
   Engine engine_ = Engine::kSync;
   int64_t index_ = 0;
   bool shapes_ok_ = true;  // operands are sound enough to compare shapes

@@ -115,11 +115,15 @@ Options options_of(const config::Config& config) {
 }
 
 Checker::Checker(const isa::Program& program, Options options)
-    : program_(program),
+    : second_core_(*this),
+      program_(program),
       options_(std::move(options)),
-      sbuf_(options_.sbuf_bytes, true, this, &was_read_),
-      psum_(options_.psum_bytes, options_.accumulates_anything, this, &was_read_),
       hbm_(program, options_.tensors, this) {
+  Finds* const finds = this;
+  for (int core = 0; core < program.cores; ++core) {
+    sbuf_.emplace_back(options_.sbuf_bytes, true, finds, &was_read_);
+    psum_.emplace_back(options_.psum_bytes, options_.accumulates_anything, finds, &was_read_);
+  }
   order_.begin(program);
   deferred_ = order_.any_shared_wait();
   for (size_t e = 0; e < program.streams.size(); ++e) {
@@ -130,26 +134,26 @@ Checker::Checker(const isa::Program& program, Options options)
 
 Checker::~Checker() = default;
 
-bool Checker::issue(Engine engine, uint32_t index, const chip::RegisterView& registers) {
+bool Checker::issue_on(size_t stream, uint32_t index, const chip::RegisterView& registers) {
   // A stream without a halt ends at its end.
-  if (index >= program_.streams[static_cast<size_t>(engine)].size()) return true;
-  if (!moves_on(engine, index, registers)) return false;
+  if (index >= program_.streams[stream].size()) return true;
+  if (!moves_on(stream, index, registers)) return false;
   if (deferred_) {
-    log(engine, index, registers);
+    log(stream, index, registers);
   } else {
-    process(engine, index, registers, 0);
+    process(stream, index, registers, 0);
   }
   return true;
 }
 
 // False when the stream will never end, or has used up its budget.
-bool Checker::moves_on(Engine engine, uint32_t index, const chip::RegisterView& registers) {
-  Progress& p = progress_[static_cast<size_t>(engine)];
+bool Checker::moves_on(size_t stream, uint32_t index, const chip::RegisterView& registers) {
+  Progress& p = progress_[stream];
   const bool backward = index <= p.last_index && p.instructions > 0;
   p.last_index = index;
   if (++p.instructions > options_.instruction_budget && backward) {
     Epoch self;
-    self.engine = static_cast<uint8_t>(engine);
+    self.stream = static_cast<uint8_t>(stream);
     self.index = index;
     stop_reason_ = "user error: endless loop: " + label(self) + " is still running after " +
                    std::to_string(options_.instruction_budget) +
@@ -158,12 +162,12 @@ bool Checker::moves_on(Engine engine, uint32_t index, const chip::RegisterView& 
     stopped_ = true;
     return false;
   }
-  const Opcode opcode = program_.streams[static_cast<size_t>(engine)][index].opcode;
+  const Opcode opcode = program_.streams[stream][index].opcode;
   if (opcode == Opcode::kRegLoad) p.loaded = true;
   if (!backward) return true;
   if (index == p.saved_index && !p.loaded && std::equal(p.saved.begin(), p.saved.end(), registers.values)) {
     Epoch self;
-    self.engine = static_cast<uint8_t>(engine);
+    self.stream = static_cast<uint8_t>(stream);
     self.index = index;
     stop_reason_ =
         "user error: endless loop: the stream comes back to " + label(self) +
@@ -181,75 +185,102 @@ bool Checker::moves_on(Engine engine, uint32_t index, const chip::RegisterView& 
   return true;
 }
 
-void Checker::log(Engine engine, uint32_t index, const chip::RegisterView& registers) {
+void Checker::log(size_t stream, uint32_t index, const chip::RegisterView& registers) {
   if (log_.size() >= kMaxLogged) {
     report_.unchecked =
         "not simulated: the program shares semaphores between streams and runs for more than " +
         std::to_string(kMaxLogged) + " instructions; its order was not checked";
     return;
   }
-  log_.push_back({static_cast<uint8_t>(engine), index, static_cast<uint32_t>(logged_registers_.size())});
-  each_register(program_.streams[static_cast<size_t>(engine)][index], [&](uint8_t r) {
+  log_.push_back({static_cast<uint8_t>(stream), index, static_cast<uint32_t>(logged_registers_.size())});
+  each_register(program_.streams[stream][index], [&](uint8_t r) {
     logged_registers_.push_back({r, registers.known(r), registers.values[r]});
   });
 }
 
 // The logged run again, now that its whole order is known.
 void Checker::replay() {
-  std::array<std::array<int32_t, isa::kNumRegisters>, isa::kNumEngines> values{};
-  std::array<uint64_t, isa::kNumEngines> unknown{};
+  std::array<std::array<int32_t, isa::kNumRegisters>, isa::kNumStreams> values{};
+  std::array<uint64_t, isa::kNumStreams> unknown{};
   const auto view = [&](const Logged& l) {
     size_t n = l.registers;
-    each_register(program_.streams[l.engine][l.index], [&](uint8_t) {
+    each_register(program_.streams[l.stream][l.index], [&](uint8_t) {
       const LoggedRegister& r = logged_registers_[n++];
-      values[l.engine][r.reg] = r.value;
+      values[l.stream][r.reg] = r.value;
       const uint64_t bit = uint64_t{1} << r.reg;
-      unknown[l.engine] = r.known ? unknown[l.engine] & ~bit : unknown[l.engine] | bit;
+      unknown[l.stream] = r.known ? unknown[l.stream] & ~bit : unknown[l.stream] | bit;
     });
-    return chip::RegisterView{values[l.engine].data(), unknown[l.engine]};
+    return chip::RegisterView{values[l.stream].data(), unknown[l.stream]};
   };
   std::vector<SharedSemaphores::Event> events;
   events.reserve(log_.size());
   for (const Logged& l : log_) {
-    const Instruction& i = program_.streams[l.engine][l.index];
+    const Instruction& i = program_.streams[l.stream][l.index];
     const chip::RegisterView registers = view(l);
     SharedSemaphores::Event e;
-    e.engine = l.engine;
-    e.agent = order_.agent_of(i, static_cast<Engine>(l.engine));
+    e.stream = l.stream;
+    e.agent = order_.agent_of(i, l.stream);
     e.num_waits = i.sync.num_waits;
     for (size_t w = 0; w < e.num_waits; ++w)
-      e.waits[w] = {i.sync.waits[w].semaphore, threshold_of(i.sync.waits[w], registers)};
+      e.waits[w] = {semaphore_id(l.stream, i.sync.waits[w].semaphore),
+                    threshold_of(i.sync.waits[w], registers)};
     e.update = i.sync.update;
-    e.update_semaphore = i.sync.update_semaphore;
+    e.update_semaphore = semaphore_id(l.stream, i.sync.update_semaphore);
     e.update_value = i.is_dma() ? isa::kDmaCompletionIncrement : i.sync.update_value;
     events.push_back(e);
   }
   shared_ = std::make_unique<SharedSemaphores>();
   shared_->solve(events, order_);
   for (size_t n = 0; n < log_.size(); ++n) {
-    process(static_cast<Engine>(log_[n].engine), log_[n].index, view(log_[n]), n);
+    process(log_[n].stream, log_[n].index, view(log_[n]), n);
   }
 }
 
-void Checker::process(Engine engine, uint32_t index, const chip::RegisterView& registers, size_t event) {
-  const Instruction& i = program_.streams[static_cast<size_t>(engine)][index];
+void Checker::process(size_t stream, uint32_t index, const chip::RegisterView& registers, size_t event) {
+  const Instruction& i = program_.streams[stream][index];
   for (int w = 0; w < i.sync.num_waits; ++w) {
     const isa::SemWait& wait = i.sync.waits[w];
-    if (order_.counted(wait.semaphore)) {
-      order_.wait(engine, wait.semaphore, threshold_of(wait, registers));
+    const SemaphoreId semaphore = semaphore_id(stream, wait.semaphore);
+    if (order_.counted(semaphore)) {
+      order_.wait(stream, semaphore, threshold_of(wait, registers));
     } else if (shared_ != nullptr) {
       const auto& list = shared_->of(event, w);
-      order_.wait(engine, wait.semaphore, list.data(), list.size());
+      order_.wait(stream, semaphore, list.data(), list.size());
     }
   }
-  const Epoch self = order_.start(engine, index, order_.agent_of(i, engine));
+  const Epoch self = order_.start(stream, index, order_.agent_of(i, stream));
   if (touches_memory(i)) {
     if (i.is_dma()) check_ring(i, self);
     touch(i, self, registers);
   }
+  if (program_.cores > 1 && isa::row(i.opcode).has_rule(isa::Rule::kTwoCores)) {
+    meet(i, self);
+  } else {
+    update(i, self);
+  }
+}
+
+// Barriers and exchanges end when both cores have come; the run tells of nothing behind them before.
+void Checker::meet(const Instruction& i, const Epoch& self) {
+  const bool exchange = i.is_dma();
+  auto& waiting = arrivals_[{exchange, exchange ? i.imm : static_cast<int64_t>(i.engine)}];
+  if (waiting.empty() ||
+      isa::core_of_stream(waiting.front().self.stream) == isa::core_of_stream(self.stream)) {
+    waiting.push_back({&i, self});
+    return;
+  }
+  const Arrival other = waiting.front();
+  waiting.pop_front();
+  order_.meet(self, other.self);
+  update(*other.instruction, other.self);
+  update(i, self);
+}
+
+void Checker::update(const Instruction& i, const Epoch& self) {
   if (i.sync.update == isa::SemOp::kNone) return;
-  order_.update(self, i.sync.update_semaphore, i.sync.update, i.sync.update_value);
-  const int64_t value = order_.value(i.sync.update_semaphore);
+  const SemaphoreId semaphore = semaphore_id(self.stream, i.sync.update_semaphore);
+  order_.update(self, semaphore, i.sync.update, i.sync.update_value);
+  const int64_t value = order_.value(semaphore);
   if ((value > INT32_MAX || value < INT32_MIN) && is_new(Kind::kSemaphoreOverflow, self, self)) {
     add(Kind::kSemaphoreOverflow, ErrorClass::kIllegalOnHardware,
         "semaphore overflow: " + label(self) + " takes semaphore " + std::to_string(i.sync.update_semaphore) +
@@ -263,7 +294,7 @@ void Checker::process(Engine engine, uint32_t index, const chip::RegisterView& r
 void Checker::touch(const Instruction& i, const Epoch& self, const chip::RegisterView& registers) {
   Access a;
   a.self = self;
-  a.engine = static_cast<Engine>(self.engine);
+  a.engine = isa::engine_of_stream(self.stream);
   a.matmul = isa::is_matmul(i.opcode);
   a.order = &order_;
   each_operand(i, [&](const Operand& o) {
@@ -284,11 +315,12 @@ void Checker::touch(const Instruction& i, const Epoch& self, const chip::Registe
       hbm_.touch(a, move);
       return;
     }
-    if (writes(o.use)) wrote_[self.engine][self.index] = 1;
-    (o.space == Space::kSbuf ? sbuf_ : psum_).touch(a, move);
+    if (writes(o.use)) wrote_[self.stream][self.index] = 1;
+    auto& memories = o.space == Space::kSbuf ? sbuf_ : psum_;
+    memories[static_cast<size_t>(isa::core_of_stream(self.stream))].touch(a, move);
   });
   // What leaves SBUF and PSUM is somebody else's to read.
-  if (i.dst.space == Space::kHbm) was_read_[self.engine][self.index] = 1;
+  if (i.dst.space == Space::kHbm) was_read_[self.stream][self.index] = 1;
 }
 
 // The validator knows the other addresses.
@@ -337,8 +369,7 @@ bool Checker::in_bounds(const Access& a, int64_t move) {
 // The program itself must not queue more than the ring takes: the trigger, and all that comes behind it, then
 // stands still until a transfer is over.
 void Checker::check_ring(const Instruction& i, const Epoch& self) {
-  const int64_t in_flight =
-      int64_t{self.clock} - int64_t{order_.clock(static_cast<Engine>(self.engine))[self.agent]};
+  const int64_t in_flight = int64_t{self.clock} - int64_t{order_.clock(self.stream)[self.agent]};
   if (in_flight <= options_.ring_transfers || !is_new(Kind::kRingOverflow, self, self)) return;
   add(Kind::kRingOverflow, ErrorClass::kUserError,
       "descriptor ring overflow: " + label(self) + " queues transfer " + std::to_string(in_flight) +
@@ -351,11 +382,11 @@ void Checker::check_ring(const Instruction& i, const Epoch& self) {
 }
 
 void Checker::tell_never_read() {
-  for (uint8_t e = 0; e < isa::kNumEngines; ++e) {
+  for (uint8_t e = 0; e < isa::kNumStreams; ++e) {
     for (uint32_t n = 0; n < wrote_[e].size(); ++n) {
       if (wrote_[e][n] == 0 || was_read_[e][n] != 0) continue;
       Epoch self;
-      self.engine = e;
+      self.stream = e;
       self.index = n;
       const Instruction& i = program_.streams[e][n];
       // The range check of the DMA engine is what such a gather is for.
@@ -382,14 +413,16 @@ Report Checker::finish(bool complete) {
   too_early_.clear();
   if (complete && report_.unchecked.empty()) tell_never_read();
   sort_finds();
-  report_.sbuf_high_water = sbuf_.high_water();
-  report_.psum_high_water = psum_.high_water();
+  for (const PartitionMemory& m : sbuf_)
+    report_.sbuf_high_water = std::max(report_.sbuf_high_water, m.high_water());
+  for (const PartitionMemory& m : psum_)
+    report_.psum_high_water = std::max(report_.psum_high_water, m.high_water());
   return std::move(report_);
 }
 
 bool Checker::is_new(Kind kind, const Epoch& a, const Epoch& b) {
   if (report_.findings.size() >= kMaxFindings) return false;
-  return told_.insert({kind, {{a.engine, a.index}, {b.engine, b.index}}}).second;
+  return told_.insert({kind, {{a.stream, a.index}, {b.stream, b.index}}}).second;
 }
 
 void Checker::add(Kind kind, ErrorClass error_class, const std::string& text, const Epoch& a, const Epoch& b,
@@ -399,7 +432,7 @@ void Checker::add(Kind kind, ErrorClass error_class, const std::string& text, co
                               error_class,
                               std::string(isa::name(error_class)) + ": " + text,
                               between_writes,
-                              {{{a.engine, a.index}, {b.engine, b.index}}}});
+                              {{{a.stream, a.index}, {b.stream, b.index}}}});
 }
 
 }  // namespace trnsim::check

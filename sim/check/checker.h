@@ -12,6 +12,7 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <set>
@@ -62,7 +63,7 @@ struct Finding {
   isa::ErrorClass error_class = isa::ErrorClass::kUserError;
   std::string message;          // complete: class, what, where, limit, next step
   bool between_writes = false;  // a race of two writes
-  std::array<std::pair<uint8_t, uint32_t>, 2> instructions{};  // engine and index of those it is about
+  std::array<std::pair<uint8_t, uint32_t>, 2> instructions{};  // stream and index of those it is about
 };
 
 struct Report {
@@ -77,15 +78,34 @@ class Checker : public chip::Observer, private Finds {
   Checker(const isa::Program& program, Options options);
   ~Checker() override;
 
-  bool issue(isa::Engine engine, uint32_t index, const chip::RegisterView& registers) override;
+  bool issue(isa::Engine engine, uint32_t index, const chip::RegisterView& registers) override {
+    return issue_on(isa::stream_number(0, engine), index, registers);
+  }
+  chip::Observer* of_second_core() override { return &second_core_; }
   std::string stop_reason() override { return stop_reason_; }
 
   // After the run. `complete`: every stream came to its end.
   Report finish(bool complete);
 
  private:
+  class SecondCore : public chip::Observer {
+   public:
+    explicit SecondCore(Checker& checker) : checker_(checker) {}
+    bool issue(isa::Engine engine, uint32_t index, const chip::RegisterView& registers) override {
+      return checker_.issue_on(isa::stream_number(1, engine), index, registers);
+    }
+    std::string stop_reason() override { return checker_.stop_reason(); }
+
+   private:
+    Checker& checker_;
+  };
+  // A core stands at a barrier, or has triggered its half of an exchange.
+  struct Arrival {
+    const isa::Instruction* instruction = nullptr;
+    Epoch self;
+  };
   struct Logged {
-    uint8_t engine = 0;
+    uint8_t stream = 0;
     uint32_t index = 0;
     uint32_t registers = 0;  // first of its values in logged_registers_
   };
@@ -111,10 +131,13 @@ class Checker : public chip::Observer, private Finds {
   };
   using InstructionId = std::pair<uint8_t, uint32_t>;
 
-  bool moves_on(isa::Engine engine, uint32_t index, const chip::RegisterView& registers);
-  void log(isa::Engine engine, uint32_t index, const chip::RegisterView& registers);
+  bool issue_on(size_t stream, uint32_t index, const chip::RegisterView& registers);
+  bool moves_on(size_t stream, uint32_t index, const chip::RegisterView& registers);
+  void log(size_t stream, uint32_t index, const chip::RegisterView& registers);
   void replay();
-  void process(isa::Engine engine, uint32_t index, const chip::RegisterView& registers, size_t event);
+  void process(size_t stream, uint32_t index, const chip::RegisterView& registers, size_t event);
+  void update(const isa::Instruction& i, const Epoch& self);
+  void meet(const isa::Instruction& i, const Epoch& self);
   void touch(const isa::Instruction& i, const Epoch& self, const chip::RegisterView& registers);
   bool in_bounds(const Access& a, int64_t move);
   void check_ring(const isa::Instruction& i, const Epoch& self);
@@ -144,6 +167,7 @@ class Checker : public chip::Observer, private Finds {
            bool between_writes = false);
   void sort_finds();
 
+  SecondCore second_core_;
   const isa::Program& program_;
   const Options options_;
   Order order_;
@@ -152,9 +176,11 @@ class Checker : public chip::Observer, private Finds {
   std::vector<LoggedRegister> logged_registers_;
   std::unique_ptr<SharedSemaphores> shared_;
   ReadFlags was_read_, wrote_;
-  PartitionMemory sbuf_, psum_;
+  std::deque<PartitionMemory> sbuf_, psum_;  // of each core
   HbmMemory hbm_;
-  std::array<Progress, isa::kNumEngines> progress_;
+  std::array<Progress, isa::kNumStreams> progress_;
+  // Who waits for the other core: by engine, and by pipe.
+  std::map<std::pair<bool, int64_t>, std::deque<Arrival>> arrivals_;
   std::map<std::pair<InstructionId, uint8_t>, TooEarly> too_early_;  // by reader and space
   std::set<std::pair<Kind, std::pair<InstructionId, InstructionId>>> told_;
   std::vector<Epoch> overflows_;

@@ -26,7 +26,7 @@ HbmMemory::HbmMemory(const isa::Program& program, const std::vector<TensorPlace>
       isa::for_each_operand(i, [&](auto, isa::Role role, const isa::Access& a) {
         if (a.space != isa::Space::kHbm || a.tensor >= tensors) return;
         Group& g = groups_[places_[a.tensor].group];
-        g.engines = static_cast<uint8_t>(g.engines | 1u << e);
+        g.streams = static_cast<uint16_t>(g.streams | 1u << e);
         if (role != isa::Role::kRead) g.written = true;
         if (role != isa::Role::kWrite) g.read = true;
       });
@@ -67,7 +67,7 @@ void HbmMemory::touch(const Access& a, int64_t move) {
 void HbmMemory::tidy(Group& g, const Order& order) const {
   std::array<uint32_t, kMaxAgents> known{};
   for (int agent = 0; agent < order.agents(); ++agent)
-    known[static_cast<size_t>(agent)] = order.known_to_all(static_cast<uint8_t>(agent), g.engines);
+    known[static_cast<size_t>(agent)] = order.known_to_all(static_cast<uint8_t>(agent), g.streams);
   g.records.erase(std::remove_if(g.records.begin(), g.records.end(),
                                  [&](const Record& r) { return known[r.who.agent] >= r.who.clock; }),
                   g.records.end());

@@ -2,7 +2,7 @@
 // outputs and scratch tensors have been written.
 //
 // Tensors that nothing writes cost nothing. The others keep a short list: an access leaves it when every
-// engine that touches the tensor knows that it is over.
+// stream that touches the tensor knows that it is over.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ class HbmMemory {
     bool written = false;    // by some instruction
     bool has_input = false;  // holds values before the program runs
     bool read = false;
-    uint8_t engines = 0;  // that touch it
+    uint16_t streams = 0;  // that touch it
     std::vector<Record> records;
     size_t tidy_at = 32;
     std::map<int64_t, int64_t> initialised;  // begin -> end

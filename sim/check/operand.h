@@ -32,7 +32,7 @@ struct Operand {
   uint32_t tensor = 0;  // HBM: the tensor. SBUF, PSUM: the buffer it belongs to, 0 = not said
 };
 
-// Who touches memory, and what its engine knows.
+// Who touches memory, and what its stream knows.
 struct Access {
   Epoch self;
   isa::Engine engine = isa::Engine::kSync;
@@ -40,7 +40,7 @@ struct Access {
   const Operand* operand = nullptr;
   const Order* order = nullptr;
 
-  bool known(const Epoch& other) const { return order->known(other, engine); }
+  bool known(const Epoch& other) const { return order->known(other, self.stream); }
 };
 
 // A part of memory: bytes of partitions (SBUF, PSUM) or of a tensor.

@@ -12,18 +12,19 @@ constexpr size_t kKeptUpdates = size_t{1} << 16;
 
 void Order::begin(const isa::Program& program) {
   *this = Order();
-  agents_ = isa::kNumEngines;
+  streams_ = static_cast<uint8_t>(isa::stream_number(program.cores, isa::Engine::kTensor));
+  agents_ = streams_;
   for (auto& row : dma_agent_) row.fill(kNoAgent);
-  std::array<bool, isa::kNumSemaphores> awaited{};
+  std::array<bool, kAllSemaphores> awaited{};
   for (size_t e = 0; e < program.streams.size(); ++e) {
     for (const isa::Instruction& i : program.streams[e]) {
-      for (int w = 0; w < i.sync.num_waits; ++w) awaited[i.sync.waits[w].semaphore] = true;
+      for (int w = 0; w < i.sync.num_waits; ++w) awaited[semaphore_id(e, i.sync.waits[w].semaphore)] = true;
       if (i.is_dma() && i.queue < isa::kNumDmaQueues && dma_agent_[e][i.queue] == kNoAgent) {
         dma_agent_[e][i.queue] = static_cast<uint8_t>(agents_++);
       }
       if (i.sync.update == isa::SemOp::kNone) continue;
-      Counter& c = counters_[i.sync.update_semaphore];
-      const uint8_t agent = agent_of(i, static_cast<isa::Engine>(e));
+      Counter& c = counters_[semaphore_id(e, i.sync.update_semaphore)];
+      const uint8_t agent = agent_of(i, e);
       const bool adds = i.sync.update == isa::SemOp::kAdd && (i.is_dma() || i.sync.update_value >= 0);
       if (c.kind == Kind::kUnused) {
         c.kind = Kind::kCounted;
@@ -42,43 +43,43 @@ void Order::begin(const isa::Program& program) {
   }
 }
 
-void Order::join(isa::Engine engine, const uint32_t* other) {
-  uint32_t* own = clocks_[static_cast<size_t>(engine)].data();
+void Order::join(size_t stream, const uint32_t* other) {
+  uint32_t* own = clocks_[stream].data();
   for (size_t a = 0; a < lanes_; ++a) own[a] = std::max(own[a], other[a]);
 }
 
-void Order::wait(isa::Engine engine, uint8_t semaphore, int64_t threshold) {
+void Order::wait(size_t stream, SemaphoreId semaphore, int64_t threshold) {
   const Counter& c = counters_[semaphore];
   if (threshold <= 0 || c.entries.empty()) return;
   const auto found = std::lower_bound(c.entries.begin(), c.entries.end(), threshold,
                                       [](const Entry& e, int64_t v) { return e.total < v; });
   if (found == c.entries.end()) return;
   if (found == c.entries.begin() && c.dropped_entries > 0) return;
-  Clock& own = clocks_[static_cast<size_t>(engine)];
+  Clock& own = clocks_[stream];
   // Whoever knows the update knows what lies behind it.
   if (own[c.agent] >= found->self) return;
-  join(engine, c.snapshots.data() + (found->snapshot - c.dropped_snapshots) * lanes_);
+  join(stream, c.snapshots.data() + (found->snapshot - c.dropped_snapshots) * lanes_);
   own[c.agent] = std::max(own[c.agent], found->self);
   own[c.issuer] = std::max(own[c.issuer], found->issuer);
-  ++version_[static_cast<size_t>(engine)];
+  ++version_[stream];
 }
 
-void Order::wait(isa::Engine engine, uint8_t semaphore, const Guarantee* list, size_t n) {
+void Order::wait(size_t stream, SemaphoreId semaphore, const Guarantee* list, size_t n) {
   const Counter& c = counters_[semaphore];
   for (size_t g = 0; g < n; ++g) {
     const auto& clocks = c.by_agent[list[g].agent];
     if (list[g].count == 0 || list[g].count > clocks.size()) continue;
-    join(engine, clocks[list[g].count - 1].data());
-    ++version_[static_cast<size_t>(engine)];
+    join(stream, clocks[list[g].count - 1].data());
+    ++version_[stream];
   }
 }
 
-Epoch Order::start(isa::Engine engine, uint32_t index, uint8_t agent) {
-  const auto e = static_cast<size_t>(engine);
+Epoch Order::start(size_t stream, uint32_t index, uint8_t agent) {
+  const size_t e = stream;
   const uint32_t own = ++clocks_[e][e];
   Epoch self;
   self.index = index;
-  self.engine = static_cast<uint8_t>(engine);
+  self.stream = static_cast<uint8_t>(stream);
   self.agent = agent;
   self.clock = own;
   if (is_engine(agent)) return self;
@@ -95,10 +96,22 @@ Epoch Order::start(isa::Engine engine, uint32_t index, uint8_t agent) {
   return self;
 }
 
-void Order::update(const Epoch& self, uint8_t semaphore, isa::SemOp op, int32_t value) {
+void Order::meet(const Epoch& a, const Epoch& b) {
+  Clock both{};
+  for (const Epoch* e : {&a, &b}) {
+    const Clock& own = is_engine(e->agent) ? clocks_[e->stream] : completed_[e->agent];
+    for (size_t n = 0; n < lanes_; ++n) both[n] = std::max(both[n], own[n]);
+  }
+  for (const Epoch* e : {&a, &b}) {
+    (is_engine(e->agent) ? clocks_[e->stream] : completed_[e->agent]) = both;
+    ++version_[e->agent];
+  }
+}
+
+void Order::update(const Epoch& self, SemaphoreId semaphore, isa::SemOp op, int32_t value) {
   Counter& c = counters_[semaphore];
   const bool dma = !is_engine(self.agent);
-  const Clock& after = dma ? completed_[self.agent] : clocks_[self.engine];
+  const Clock& after = dma ? completed_[self.agent] : clocks_[self.stream];
   if (op == isa::SemOp::kAdd) {
     c.value += dma ? isa::kDmaCompletionIncrement : value;
   } else {
@@ -116,7 +129,7 @@ void Order::update(const Epoch& self, uint8_t semaphore, isa::SemOp op, int32_t 
   Entry entry;
   entry.total = c.value;
   entry.self = self.clock;
-  entry.issuer = after[self.engine];
+  entry.issuer = after[self.stream];
   entry.snapshot = c.dropped_snapshots + static_cast<uint32_t>(c.snapshots.size() / lanes_) - 1;
   c.entries.push_back(entry);
   if (c.entries.size() >= 2 * kKeptUpdates) forget_old(c);
@@ -132,10 +145,10 @@ void Order::forget_old(Counter& c) const {
   c.dropped_snapshots = first;
 }
 
-uint32_t Order::known_to_all(uint8_t agent, uint8_t engines) const {
+uint32_t Order::known_to_all(uint8_t agent, unsigned streams) const {
   uint32_t least = UINT32_MAX;
   for (size_t e = 0; e < clocks_.size(); ++e) {
-    if (engines >> e & 1) least = std::min(least, clocks_[e][agent]);
+    if (streams >> e & 1) least = std::min(least, clocks_[e][agent]);
   }
   return least;
 }
@@ -150,7 +163,7 @@ Order::Signal Order::signal_of(const Epoch& e) const {
                                         [](const Entry& x, uint32_t v) { return x.self < v; });
     if (found == c.entries.end() || found->self >= best_clock) continue;
     best_clock = found->self;
-    best = {true, found->self == e.clock, static_cast<uint8_t>(s), found->total};
+    best = {true, found->self == e.clock, static_cast<uint8_t>(s % isa::kNumSemaphores), found->total};
   }
   return best;
 }

@@ -1,6 +1,7 @@
 // Who is known to be over when something starts: vector clocks over engine order, DMA queues and semaphores.
 //
-// Agents complete work in order: the five engines, and every DMA queue per engine that triggers it. A queue
+// Agents complete work in order: the engines of each core (the streams of the program), and every DMA queue per engine
+// that triggers it. A queue
 // completes its transfers in order, but moves their bytes side by side. An engine starts an instruction after
 // the ones before it; a trigger does not wait for its transfer.
 //
@@ -17,19 +18,27 @@
 
 namespace trnsim::check {
 
-constexpr int kMaxAgents = isa::kNumEngines * (1 + isa::kNumDmaQueues);
+constexpr int kMaxAgents = isa::kNumStreams * (1 + isa::kNumDmaQueues);
 constexpr uint8_t kNoAgent = 0xff;
+static_assert(kMaxAgents < kNoAgent);
+
+// Semaphores of all cores, numbered core by core.
+using SemaphoreId = uint16_t;
+constexpr int kAllSemaphores = isa::kMaxCores * isa::kNumSemaphores;
+constexpr SemaphoreId semaphore_id(size_t stream, uint8_t semaphore) {
+  return static_cast<SemaphoreId>(isa::core_of_stream(stream) * isa::kNumSemaphores + semaphore);
+}
 
 // One execution of an instruction.
 struct Epoch {
   uint32_t clock = 0;  // of the agent, from 1 on
-  uint32_t index = 0;  // in the stream of `engine`
+  uint32_t index = 0;  // in the stream
   uint8_t agent = kNoAgent;
-  uint8_t engine = 0;
+  uint8_t stream = 0;
   bool present() const { return agent != kNoAgent; }
 };
 
-using Clock = std::array<uint32_t, kMaxAgents + 3>;  // rounded up for vector instructions
+using Clock = std::array<uint32_t, kMaxAgents + 6>;  // rounded up for vector instructions
 
 // "The first `count` updates of the agent on this semaphore have happened."
 struct Guarantee {
@@ -42,39 +51,40 @@ class Order {
   void begin(const isa::Program& program);
 
   int agents() const { return agents_; }
-  bool is_engine(uint8_t agent) const { return agent < isa::kNumEngines; }
-  uint8_t agent_of(const isa::Instruction& i, isa::Engine engine) const {
-    return i.is_dma() ? dma_agent_[static_cast<size_t>(engine)][i.queue] : static_cast<uint8_t>(engine);
+  bool is_engine(uint8_t agent) const { return agent < streams_; }
+  uint8_t agent_of(const isa::Instruction& i, size_t stream) const {
+    return i.is_dma() ? dma_agent_[stream][i.queue] : static_cast<uint8_t>(stream);
   }
   // Counted upwards by one agent: its waits are decided as they come.
-  bool counted(uint8_t semaphore) const { return counters_[semaphore].kind == Kind::kCounted; }
+  bool counted(SemaphoreId semaphore) const { return counters_[semaphore].kind == Kind::kCounted; }
   bool any_shared_wait() const { return any_shared_wait_; }
 
-  void wait(isa::Engine engine, uint8_t semaphore, int64_t threshold);                // counted ones
-  void wait(isa::Engine engine, uint8_t semaphore, const Guarantee* list, size_t n);  // shared ones
-  // The next instruction of the engine starts.
-  Epoch start(isa::Engine engine, uint32_t index, uint8_t agent);
+  void wait(size_t stream, SemaphoreId semaphore, int64_t threshold);                // counted ones
+  void wait(size_t stream, SemaphoreId semaphore, const Guarantee* list, size_t n);  // shared ones
+  // The next instruction of the stream starts.
+  Epoch start(size_t stream, uint32_t index, uint8_t agent);
+  // Two started instructions of different cores end together, knowing what both knew: barriers, exchanges. Neither has
+  // updated anything, and its agent has started nothing since.
+  void meet(const Epoch& a, const Epoch& b);
   // It will update the semaphore when it is over; after start().
-  void update(const Epoch& self, uint8_t semaphore, isa::SemOp op, int32_t value);
+  void update(const Epoch& self, SemaphoreId semaphore, isa::SemOp op, int32_t value);
 
-  const Clock& clock(isa::Engine engine) const { return clocks_[static_cast<size_t>(engine)]; }
-  bool known(const Epoch& e, isa::Engine engine) const {
-    return clocks_[static_cast<size_t>(engine)][e.agent] >= e.clock;
-  }
-  // Least clock of an agent over a set of engines (bit mask).
-  uint32_t known_to_all(uint8_t agent, uint8_t engines) const;
+  const Clock& clock(size_t stream) const { return clocks_[stream]; }
+  bool known(const Epoch& e, size_t stream) const { return clocks_[stream][e.agent] >= e.clock; }
+  // Least clock of an agent over a set of streams (bit mask).
+  uint32_t known_to_all(uint8_t agent, unsigned streams) const;
 
   // The first update at or behind `e` of a counted semaphore by its agent: what a wait has to name.
   struct Signal {
     bool present = false;
-    bool at_once = false;  // by `e` itself, not by a later instruction
-    uint8_t semaphore = 0;
+    bool at_once = false;   // by `e` itself, not by a later instruction
+    uint8_t semaphore = 0;  // of its core
     int64_t value = 0;
   };
   Signal signal_of(const Epoch& e) const;
   // Updates of the agent behind `clock` up to and with `until`: how far off a knowledge is.
   int64_t updates_between(uint8_t agent, uint32_t clock, uint32_t until) const;
-  int64_t value(uint8_t semaphore) const { return counters_[semaphore].value; }
+  int64_t value(SemaphoreId semaphore) const { return counters_[semaphore].value; }
 
  private:
   enum class Kind : uint8_t { kUnused, kCounted, kShared };
@@ -99,19 +109,20 @@ class Order {
     std::vector<std::vector<Clock>> by_agent;
   };
 
-  void join(isa::Engine engine, const uint32_t* other);
+  void join(size_t stream, const uint32_t* other);
   void forget_old(Counter& c) const;
 
   int agents_ = 0;
+  uint8_t streams_ = 0;
   size_t lanes_ = 0;  // agents_ rounded up
-  std::array<std::array<uint8_t, isa::kNumDmaQueues>, isa::kNumEngines> dma_agent_{};
-  std::array<Clock, isa::kNumEngines> clocks_{};
+  std::array<std::array<uint8_t, isa::kNumDmaQueues>, isa::kNumStreams> dma_agent_{};
+  std::array<Clock, isa::kNumStreams> clocks_{};
   std::vector<Clock> completed_;  // per agent, DMA: what is known once its newest transfer is over
   std::array<uint32_t, kMaxAgents> issued_{};  // DMA: triggers so far
   // Changes whenever the knowledge behind updates of the agent does.
   std::array<uint64_t, kMaxAgents> version_{};
   std::array<uint64_t, kMaxAgents> seen_version_{};
-  std::array<Counter, isa::kNumSemaphores> counters_;
+  std::array<Counter, kAllSemaphores> counters_;
   bool any_shared_wait_ = false;
 };
 

@@ -140,7 +140,7 @@ size_t PartitionMemory::cut(Node& node, uint16_t first, uint16_t end) {
 
 void PartitionMemory::read_band(const Access& a, Band& band, const Place& place) {
   if (band.writer.present()) {
-    (*was_read_)[band.writer.engine][band.writer.index] = 1;
+    (*was_read_)[band.writer.stream][band.writer.index] = 1;
     if (!a.known(band.writer)) finds_->race(a, band.writer, Use::kWrite, band.meant, place);
     const uint32_t buffer = a.operand->tensor;
     if (band.buffer != buffer && band.buffer != 0 && buffer != 0)
@@ -191,7 +191,7 @@ void PartitionMemory::before_write(const Access& a, const Band& band, const Plac
     finds_->race(a, r, Use::kRead, Meant::kUnknown, place);
   });
   if (band.writer.present()) {
-    if (use != Use::kWrite) (*was_read_)[band.writer.engine][band.writer.index] = 1;
+    if (use != Use::kWrite) (*was_read_)[band.writer.stream][band.writer.index] = 1;
     if (!told && !a.known(band.writer)) finds_->race(a, band.writer, Use::kWrite, band.meant, place);
   }
   if (use == Use::kWrite) return;

@@ -14,8 +14,8 @@
 
 namespace trnsim::check {
 
-// Which instructions have had a result read, by engine and index.
-using ReadFlags = std::array<std::vector<uint8_t>, isa::kNumEngines>;
+// Which instructions have had a result read, by stream and index.
+using ReadFlags = std::array<std::vector<uint8_t>, isa::kNumStreams>;
 
 class PartitionMemory {
  public:

@@ -6,7 +6,6 @@
 
 namespace trnsim::check {
 
-using isa::Engine;
 using isa::ErrorClass;
 using isa::Instruction;
 using isa::Space;
@@ -32,14 +31,14 @@ const char* infinitive(Use u) {
 
 }  // namespace
 
-const Instruction& Checker::instruction(const Epoch& e) const { return program_.streams[e.engine][e.index]; }
+const Instruction& Checker::instruction(const Epoch& e) const { return program_.streams[e.stream][e.index]; }
 
 std::string Checker::short_label(const Epoch& e) const {
-  return std::string(isa::engine_label(static_cast<Engine>(e.engine))) + " instruction " + number(e.index);
+  return isa::stream_label(program_, e.stream) + " instruction " + number(e.index);
 }
 
 std::string Checker::label(const Epoch& e) const {
-  std::string text = isa::instruction_label(program_, static_cast<Engine>(e.engine), e.index);
+  std::string text = isa::instruction_label(program_, e.stream, e.index);
   const Instruction& i = instruction(e);
   if (i.is_dma() && !text.empty() && text.back() == ')') {
     text.pop_back();
@@ -61,13 +60,21 @@ std::string Checker::where(const Operand& o, const Place& p) const {
 std::string Checker::missing_edge(const Epoch& first, const Epoch& second) const {
   std::string text =
       "Missing: the end of " + short_label(first) + " before the start of " + short_label(second) + "; ";
+  if (isa::core_of_stream(first.stream) != isa::core_of_stream(second.stream)) {
+    return text +
+           "the two cores share no semaphore: let both reach a core_barrier between the two, on engines that "
+           "wait "
+           "for the first and that the second waits for";
+  }
   const Instruction& from = instruction(first);
   const Instruction& to = instruction(second);
   Order::Signal signal = order_.signal_of(first);
-  if (!signal.present && from.sync.update == isa::SemOp::kAdd && order_.counted(from.sync.update_semaphore)) {
+  if (!signal.present && from.sync.update == isa::SemOp::kAdd &&
+      order_.counted(semaphore_id(first.stream, from.sync.update_semaphore))) {
     // Still in the middle of it: the update comes next.
     const int64_t step = from.is_dma() ? isa::kDmaCompletionIncrement : from.sync.update_value;
-    signal = {true, true, from.sync.update_semaphore, order_.value(from.sync.update_semaphore) + step};
+    signal = {true, true, from.sync.update_semaphore,
+              order_.value(semaphore_id(first.stream, from.sync.update_semaphore)) + step};
   }
   const std::string place = to.sync.num_waits < 2
                                 ? "to " + short_label(second)
@@ -107,13 +114,13 @@ std::string Checker::missing_edge(const Epoch& first, const Epoch& second) const
 }
 
 bool Checker::waits_for(const Epoch& waiter, uint8_t agent) const {
-  const auto& stream = program_.streams[waiter.engine];
+  const auto& stream = program_.streams[waiter.stream];
   const auto names = [&](const Instruction& i) {
     for (int w = 0; w < i.sync.num_waits; ++w) {
       for (size_t e = 0; e < program_.streams.size(); ++e) {
         for (const Instruction& u : program_.streams[e]) {
           if (u.sync.update != isa::SemOp::kNone && u.sync.update_semaphore == i.sync.waits[w].semaphore &&
-              order_.agent_of(u, static_cast<Engine>(e)) == agent)
+              isa::core_of_stream(e) == isa::core_of_stream(waiter.stream) && order_.agent_of(u, e) == agent)
             return true;
         }
       }
@@ -133,7 +140,7 @@ bool Checker::waits_for(const Epoch& waiter, uint8_t agent) const {
 bool Checker::second_should_come_first(const Epoch& first, Use first_use, const Epoch& second,
                                        Use second_use) const {
   const auto lacking = [&](const Epoch& before, const Epoch& after) {
-    const uint32_t knows = order_.clock(static_cast<Engine>(after.engine))[before.agent];
+    const uint32_t knows = order_.clock(after.stream)[before.agent];
     const bool signals = instruction(before).sync.update != isa::SemOp::kNone;
     const bool to_come = signals && !order_.signal_of(before).at_once;  // in the middle of it
     const uint32_t from = std::min(knows, before.clock);
@@ -155,13 +162,13 @@ std::string Checker::race_sentence(const Epoch& first, Use first_use, const Epoc
 
 void Checker::race(const Access& a, const Epoch& other, Use other_use, Meant meant, const Place& place) {
   // Whatever the order in which they are met, it is one find.
-  const bool swap = std::make_pair(a.self.engine, a.self.index) < std::make_pair(other.engine, other.index);
+  const bool swap = std::make_pair(a.self.stream, a.self.index) < std::make_pair(other.stream, other.index);
   if (!is_new(Kind::kRace, swap ? a.self : other, swap ? other : a.self)) return;
-  was_read_[a.self.engine][a.self.index] = was_read_[other.engine][other.index] = 1;  // or meant to be
+  was_read_[a.self.stream][a.self.index] = was_read_[other.stream][other.index] = 1;  // or meant to be
   const Operand& o = *a.operand;
   bool turn = second_should_come_first(other, other_use, a.self, o.use);
   if (o.use == Use::kRead && meant != Meant::kUnknown) turn = meant == Meant::kReadFirst;
-  const auto early = too_early_.find({{other.engine, other.index}, static_cast<uint8_t>(o.space)});
+  const auto early = too_early_.find({{other.stream, other.index}, static_cast<uint8_t>(o.space)});
   if (early != too_early_.end() && other_use == Use::kRead) {
     turn = true;
     too_early_.erase(early);
@@ -209,7 +216,7 @@ void Checker::unwritten(const Access& a, const Place& place) {
         a.self, a.self);
     return;
   }
-  too_early_.insert({{{a.self.engine, a.self.index}, static_cast<uint8_t>(o.space)}, {o, place, a.self}});
+  too_early_.insert({{{a.self.stream, a.self.index}, static_cast<uint8_t>(o.space)}, {o, place, a.self}});
 }
 
 void Checker::other_buffer(const Access& a, const Epoch& writer, uint32_t buffer, const Place& place) {

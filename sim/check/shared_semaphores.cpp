@@ -11,11 +11,11 @@ namespace {
 constexpr int64_t kNothingWritten = INT64_MIN / 4;
 }
 
-int64_t SharedSemaphores::bound(const State& state, size_t engine, uint8_t s) {
-  const View& v = state.views[engine][s];
+int64_t SharedSemaphores::bound(const State& state, size_t stream, SemaphoreId s) {
+  const View& v = state.views[stream][s];
   int64_t most = v.base + state.adds[s] - v.consumed;
   for (size_t e = 0; e < state.written.size(); ++e) {
-    if (e != engine) most = std::max(most, state.written[e][s] + state.adds[s]);
+    if (e != stream) most = std::max(most, state.written[e][s] + state.adds[s]);
   }
   return most;
 }
@@ -23,20 +23,20 @@ int64_t SharedSemaphores::bound(const State& state, size_t engine, uint8_t s) {
 bool SharedSemaphores::possible(const State& state, const Event& e) const {
   for (int w = 0; w < e.num_waits; ++w) {
     const Wait& wait = e.waits[static_cast<size_t>(w)];
-    if (bound(state, e.engine, wait.semaphore) < wait.threshold) return false;
+    if (bound(state, e.stream, wait.semaphore) < wait.threshold) return false;
   }
   return true;
 }
 
 void SharedSemaphores::pass(State& state, const Event& e) const {
-  auto& views = state.views[e.engine];
+  auto& views = state.views[e.stream];
   for (int w = 0; w < e.num_waits; ++w) {
     const Wait& wait = e.waits[static_cast<size_t>(w)];
     View& v = views[wait.semaphore];
     v.known_adds = std::max(v.known_adds, wait.threshold - v.base + v.consumed);
   }
   if (e.update == SemOp::kNone) return;
-  const uint8_t s = e.update_semaphore;
+  const SemaphoreId s = e.update_semaphore;
   state.updates[s].push_back({e.agent, e.update, e.update_value});
   View& v = views[s];
   switch (e.update) {
@@ -49,7 +49,7 @@ void SharedSemaphores::pass(State& state, const Event& e) const {
     default:
       v.base = e.update_value;
       v.consumed = v.known_adds;
-      state.written[e.engine][s] = std::max<int64_t>(state.written[e.engine][s], e.update_value);
+      state.written[e.stream][s] = std::max<int64_t>(state.written[e.stream][s], e.update_value);
       break;
   }
 }
@@ -72,7 +72,7 @@ void SharedSemaphores::run_ahead(State& state, size_t stuck) const {
 
 std::vector<Guarantee> SharedSemaphores::needed(const State& state, const Event& e, const Wait& wait) const {
   const auto& updates = state.updates[wait.semaphore];
-  const View& view = state.views[e.engine][wait.semaphore];
+  const View& view = state.views[e.stream][wait.semaphore];
   std::vector<Guarantee> out;
   std::vector<uint8_t> agents;
   for (const Update& u : updates) {
@@ -83,7 +83,7 @@ std::vector<Guarantee> SharedSemaphores::needed(const State& state, const Event&
     for (const Update& u : updates) {
       if (u.agent == a) continue;
       if (u.op == SemOp::kAdd) others += u.value;
-      if (u.op == SemOp::kWrite && u.agent != e.engine) base = std::max(base, u.value);
+      if (u.op == SemOp::kWrite && u.agent != e.stream) base = std::max(base, u.value);
     }
     uint32_t count = 0;
     int64_t own = 0;
@@ -92,7 +92,7 @@ std::vector<Guarantee> SharedSemaphores::needed(const State& state, const Event&
       if (u.agent != a) continue;
       ++count;
       if (u.op == SemOp::kAdd) own += u.value;
-      if (u.op == SemOp::kWrite && a != e.engine) base = std::max(base, u.value);
+      if (u.op == SemOp::kWrite && a != e.stream) base = std::max(base, u.value);
     }
     if (count > 0 && base + others + own >= wait.threshold) out.push_back({a, count});
   }
@@ -101,8 +101,9 @@ std::vector<Guarantee> SharedSemaphores::needed(const State& state, const Event&
 
 void SharedSemaphores::solve(const std::vector<Event>& events, const Order& order) {
   events_ = &events;
-  for (size_t n = 0; n < events.size(); ++n) streams_[events[n].engine].push_back(n);
+  for (size_t n = 0; n < events.size(); ++n) streams_[events[n].stream].push_back(n);
   for (size_t e = 0; e < streams_.size(); ++e) {
+    if (streams_[e].empty()) continue;
     // What the others can reach only grows as this stream goes on.
     auto state = std::make_unique<State>();
     for (auto& row : state->written) row.fill(kNothingWritten);

@@ -3,7 +3,8 @@
 //
 // For every such wait all other streams are run as far as they could get while the waiting one stands still;
 // what the semaphore can reach without an update shows whether the wait needs it. Streams advance on the
-// largest value that a semaphore could have, so an order is claimed only where no timing could break it.
+// largest value that a semaphore could have, and pass barriers and exchanges with the other core without it, so an
+// order is claimed only where no timing could break it.
 #pragma once
 
 #include <array>
@@ -18,16 +19,16 @@ namespace trnsim::check {
 class SharedSemaphores {
  public:
   struct Wait {
-    uint8_t semaphore = 0;
+    SemaphoreId semaphore = 0;
     int64_t threshold = 0;
   };
   // The part of an executed instruction that concerns semaphores.
   struct Event {
-    uint8_t engine = 0;
+    uint8_t stream = 0;
     uint8_t agent = 0;
     uint8_t num_waits = 0;
     isa::SemOp update = isa::SemOp::kNone;
-    uint8_t update_semaphore = 0;
+    SemaphoreId update_semaphore = 0;
     int32_t update_value = 0;
     std::array<Wait, 2> waits{};
   };
@@ -43,7 +44,7 @@ class SharedSemaphores {
     isa::SemOp op = isa::SemOp::kNone;
     int64_t value = 0;
   };
-  // What one engine can tell of the value of a semaphore.
+  // What one stream can tell of the value of a semaphore.
   struct View {
     int64_t base = 0;        // value it wrote last, or 0
     int64_t consumed = 0;    // additions that are known to lie before that, and its subtractions since
@@ -51,22 +52,22 @@ class SharedSemaphores {
   };
   // The streams while `stuck` stands still.
   struct State {
-    std::array<size_t, isa::kNumEngines> reach{};
-    std::array<int64_t, isa::kNumSemaphores> adds{};
-    std::array<std::vector<Update>, isa::kNumSemaphores> updates;
-    std::array<std::array<View, isa::kNumSemaphores>, isa::kNumEngines> views{};
-    // Largest value each engine has written, with the base that is only its own.
-    std::array<std::array<int64_t, isa::kNumSemaphores>, isa::kNumEngines> written{};
+    std::array<size_t, isa::kNumStreams> reach{};
+    std::array<int64_t, kAllSemaphores> adds{};
+    std::array<std::vector<Update>, kAllSemaphores> updates;
+    std::array<std::array<View, kAllSemaphores>, isa::kNumStreams> views{};
+    // Largest value each stream has written, with the base that is only its own.
+    std::array<std::array<int64_t, kAllSemaphores>, isa::kNumStreams> written{};
   };
 
   bool possible(const State& state, const Event& e) const;
   void pass(State& state, const Event& e) const;
   void run_ahead(State& state, size_t stuck) const;
   std::vector<Guarantee> needed(const State& state, const Event& e, const Wait& wait) const;
-  static int64_t bound(const State& state, size_t engine, uint8_t semaphore);
+  static int64_t bound(const State& state, size_t stream, SemaphoreId semaphore);
 
   const std::vector<Event>* events_ = nullptr;
-  std::array<std::vector<size_t>, isa::kNumEngines> streams_;
+  std::array<std::vector<size_t>, isa::kNumStreams> streams_;
   std::map<std::pair<size_t, int>, std::vector<Guarantee>> guarantees_;
 };
 

@@ -114,29 +114,33 @@ HbmPort::HbmPort(const sc_core::sc_module_name& name) : sc_module(name) {}
 
 // ---- core ----
 
-CoreModule::CoreModule(const sc_core::sc_module_name& name)
-    : sc_module(name), semaphores("semaphores", *this), ports("ports"), hbm("hbm"), dma("dma", *this) {
-  SC_METHOD(dispatch);
-  sensitive << event_;
-  dont_initialize();
+CoreModule::CoreModule(const sc_core::sc_module_name& name, PairModule& owner, int core)
+    : sc_module(name),
+      number(core),
+      first_stream(isa::stream_number(core, Engine::kTensor)),
+      pair(owner),
+      semaphores("semaphores", *this),
+      ports("ports"),
+      hbm(owner.hbm),
+      dma("dma", *this) {
   static const char* const kNames[] = {"tensor", "vector", "scalar", "gpsimd", "sync"};
   for (size_t e = 0; e < engines.size(); ++e)
     engines[e] = new EngineModule(kNames[e], *this, static_cast<Engine>(e));
 }
 
-// Lets the actors act in time order, up to the next activity of other modules.
-void CoreModule::dispatch() {
-  const Ps kernel_now = static_cast<Ps>(sc_core::sc_time_stamp().value()) - base_;
-  const auto resume_at = [&](Ps at) {
-    event_.notify(sc_core::sc_time::from_value(static_cast<uint64_t>(std::max<Ps>(at - kernel_now, 0))));
-  };
-  foreign_ = kNever;
-  if (sc_core::sc_pending_activity_at_current_time()) {
-    foreign_ = kernel_now;
-  } else if (sc_core::sc_pending_activity_at_future_time()) {
-    foreign_ = kernel_now + static_cast<Ps>(sc_core::sc_time_to_pending_activity().value());
-  }
-  Ps last = kernel_now;
+void CoreModule::start_run(DataHook* data_hook, Observer* watcher) {
+  hook = data_hook;
+  observer = watcher;
+  semaphores.start_run();
+  ports.start_run();
+  due_.fill(kNever);
+  dma.start_run();
+  for (EngineModule* e : engines) e->start_run();
+}
+
+Ps CoreModule::act_until(Ps end) {
+  end_ = end;
+  Ps last = 0;
   for (;;) {
     size_t actor = 0;
     Ps next = kNever;
@@ -145,11 +149,7 @@ void CoreModule::dispatch() {
       next = sooner ? due_[a] : next;
       actor = sooner ? a : actor;
     }
-    if (next == kNever) break;
-    if (next > foreign_ || (next == foreign_ && foreign_ > kernel_now)) {
-      resume_at(next);
-      return;
-    }
+    if (next >= end_) return last;
     last = next;
     due_[actor] = kNever;
     if (actor == kDma) {
@@ -158,51 +158,108 @@ void CoreModule::dispatch() {
       engines[actor]->act(next);
     }
   }
+}
+
+void CoreModule::other_core_notified() {
+  end_ = std::min(end_, PairModule::bound(*this, pair.other(*this).next_due()));
+}
+
+void CoreModule::fail(Status status, std::string message) { pair.fail(status, std::move(message)); }
+
+// ---- the pair ----
+
+PairModule::PairModule(const sc_core::sc_module_name& name) : sc_module(name), hbm("hbm") {
+  SC_METHOD(dispatch);
+  sensitive << event_;
+  dont_initialize();
+  cores[0] = new CoreModule("core0", *this, 0);
+  cores[1] = new CoreModule("core1", *this, 1);
+}
+
+// Lets the cores act in time order, up to the next activity of other modules.
+void PairModule::dispatch() {
+  const Ps kernel_now = static_cast<Ps>(sc_core::sc_time_stamp().value()) - base_;
+  const auto resume_at = [&](Ps at) {
+    event_.notify(sc_core::sc_time::from_value(static_cast<uint64_t>(std::max<Ps>(at - kernel_now, 0))));
+  };
+  Ps foreign = kNever;  // others may act from here on; what is due now goes first
+  if (sc_core::sc_pending_activity_at_current_time()) {
+    foreign = kernel_now + 1;
+  } else if (sc_core::sc_pending_activity_at_future_time()) {
+    foreign = kernel_now + static_cast<Ps>(sc_core::sc_time_to_pending_activity().value());
+  }
+  Ps last = kernel_now;
+  for (;;) {
+    const Ps next[] = {cores[0]->next_due(), program_->cores > 1 ? cores[1]->next_due() : kNever};
+    const size_t core = next[1] < next[0] ? 1 : 0;
+    if (next[core] == kNever) break;
+    if (next[core] >= foreign) {
+      resume_at(next[core]);
+      return;
+    }
+    last = std::max(last, cores[core]->act_until(std::min(foreign, bound(*cores[core], next[1 - core]))));
+  }
   if (last > kernel_now) resume_at(last);  // the clock of the kernel follows
 }
 
-void CoreModule::fail(Status status, std::string message) {
+void PairModule::fail(Status status, std::string message) {
   if (failed()) return;
   result_.status = status;
   result_.message = std::move(message);
 }
 
-TimingResult CoreModule::run(const TimedProgram& p, const config::Config& c, DataHook* h, Observer* o) {
-  program = &p;
-  config = &c;
-  hook = h;
-  observer = o;
+TimingResult PairModule::run(const TimedProgram& p, const config::Config& c, const DataHooks* hooks,
+                             Observer* o) {
+  program_ = &p;
   result_ = TimingResult{};
   base_ = static_cast<Ps>(sc_core::sc_time_stamp().value());
-  semaphores.start_run();
-  ports.start_run();
   hbm.start_run();
-  due_.fill(kNever);
-  dma.start_run();
-  for (EngineModule* e : engines) e->start_run();
+  halves.clear();
+  transfers_ = 0;
+  for (int n = 0; n < p.cores; ++n) {
+    CoreModule& core = *cores[static_cast<size_t>(n)];
+    core.program = &p;
+    core.config = &c;
+    core.run_ahead = run_ahead;
+    Observer* const watcher = o == nullptr || n == 0 ? o : o->of_second_core();
+    core.start_run(hooks != nullptr ? hooks->of_core[n] : nullptr, watcher);
+  }
   event_.notify(sc_core::SC_ZERO_TIME);
 
   sc_core::sc_start();
 
   if (!failed()) {
-    const bool stuck =
-        std::any_of(engines.begin(), engines.end(), [](const EngineModule* e) { return !e->halted(); });
+    bool stuck = std::any_of(halves.begin(), halves.end(), [](const auto& h) { return !h.second.empty(); });
+    for (int n = 0; n < p.cores; ++n) {
+      for (const EngineModule* e : cores[static_cast<size_t>(n)]->engines) stuck = stuck || !e->halted();
+    }
     if (stuck) fail(Status::kHang, explain_hang());
   }
-  LaunchStats& s = result_.stats;
-  Ps end = dma.last_completion();
-  for (size_t e = 0; e < engines.size(); ++e) {
-    end = std::max(end, engines[e]->last_end());
-    s.engines[e].busy_ps = engines[e]->busy();
-    s.engines[e].instructions = engines[e]->instructions();
-    s.instructions += engines[e]->instructions();
-  }
-  s.total_ps = cost::ps(c.launch.start_ns) + end + cost::ps(c.launch.end_ns);
-  s.dma_busy_ps = dma.busy();
-  s.dma_bytes_read = dma.read_bytes();
-  s.dma_bytes_written = dma.written_bytes();
-  s.dma_descriptors = dma.descriptors();
+  fill_stats(c);
   return result_;
+}
+
+void PairModule::fill_stats(const config::Config& c) {
+  LaunchStats& sum = result_.stats;
+  sum.cores = program_->cores;
+  Ps end = 0;
+  for (int n = 0; n < program_->cores; ++n) {
+    const CoreModule& core = *cores[static_cast<size_t>(n)];
+    CoreStats& s = sum.of_core[static_cast<size_t>(n)];
+    end = std::max(end, core.dma.last_completion());
+    for (size_t e = 0; e < core.engines.size(); ++e) {
+      end = std::max(end, core.engines[e]->last_end());
+      s.engines[e].busy_ps = core.engines[e]->busy();
+      s.engines[e].instructions = core.engines[e]->instructions();
+      s.instructions += core.engines[e]->instructions();
+    }
+    s.dma_busy_ps = core.dma.busy();
+    s.dma_bytes_read = core.dma.read_bytes();
+    s.dma_bytes_written = core.dma.written_bytes();
+    s.dma_descriptors = core.dma.descriptors();
+    sum.add(s);
+  }
+  sum.total_ps = cost::ps(c.launch.start_ns) + end + cost::ps(c.launch.end_ns);
 }
 
 }  // namespace trnsim::chip

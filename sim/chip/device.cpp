@@ -21,14 +21,15 @@ LaunchResult failure(Status status, std::string message) {
 // Data effects of a program whose branches depend on what it computes.
 class CoreHook : public DataHook {
  public:
-  CoreHook(exec::Core& core, const isa::Program& program, const std::vector<exec::HbmTensor>& hbm)
-      : core_(core), program_(program), hbm_(hbm) {
+  CoreHook(exec::Core& core, int number, const isa::Program& program, const std::vector<exec::HbmTensor>& hbm)
+      : core_(core), number_(number), program_(program), hbm_(hbm) {
     for (int e = 0; e < isa::kNumEngines; ++e) {
       for (int r = 0; r < isa::kNumRegisters; ++r) core_.set_reg(static_cast<isa::Engine>(e), r, 0);
     }
   }
   bool execute(isa::Engine engine, uint32_t index) override {
-    status_ = core_.execute(program_, program_.streams[static_cast<size_t>(engine)][index], hbm_);
+    status_ =
+        core_.execute(program_, program_.streams[isa::stream_number(number_, engine)][index], hbm_, number_);
     return status_.ok();
   }
   int32_t reg(isa::Engine engine, int index) override { return core_.reg(engine, index); }
@@ -37,6 +38,7 @@ class CoreHook : public DataHook {
 
  private:
   exec::Core& core_;
+  const int number_;
   const isa::Program& program_;
   const std::vector<exec::HbmTensor>& hbm_;
   exec::Status status_;
@@ -70,6 +72,14 @@ class SimulatedDevice : public Device {
     const auto* loaded = dynamic_cast<const ContainerProgram*>(&program);
     if (loaded == nullptr)
       return failure(Status::kUserError, "user error: the program was not loaded by this library");
+    if (loaded->cores() > 1 &&
+        (core % loaded->cores() != 0 || static_cast<size_t>(core + 1) >= cores_.size())) {
+      return failure(Status::kUserError,
+                     "user error: program '" + loaded->name() +
+                         "' runs on the two cores beside one HBM stack, an even core and the next; core " +
+                         std::to_string(core) + " of " + std::to_string(cores_.size()) +
+                         " does not begin such a pair");
+    }
     LaunchResult result = check_bindings(*loaded, bindings);
     if (result.status != Status::kOk) return result;
     const isa::Program* decoded = loaded->program(config_, &result);
@@ -102,10 +112,12 @@ class SimulatedDevice : public Device {
 
     const auto prepared = loaded->prepared(sizes_, &result);
     if (prepared == nullptr) return result;
-    CoreState& state = cores_[static_cast<size_t>(core)];
-    std::lock_guard<std::mutex> lock(state.mutex);
-    const exec::Status status = exec::run(state.core(sizes_, config_), *prepared, hbm_of(bindings),
-                                          static_cast<uint64_t>(config_.sequencer.instruction_budget));
+    const CoreLocks locks = lock_cores(core, *loaded);
+    const auto budget = static_cast<uint64_t>(config_.sequencer.instruction_budget);
+    const exec::Status status =
+        loaded->cores() > 1
+            ? exec::run(memory_of(core), memory_of(core + 1), *prepared, hbm_of(bindings), budget)
+            : exec::run(memory_of(core), *prepared, hbm_of(bindings), budget);
     if (!status.ok()) {
       result.status = status_of(status.kind);
       result.message = status.message;
@@ -128,14 +140,24 @@ class SimulatedDevice : public Device {
   struct CoreState {
     std::mutex mutex;
     std::unique_ptr<exec::Core> memory;  // SBUF and PSUM exist once the core has run with data
-    exec::Core& core(const exec::CoreSizes& sizes, const config::Config& config) {
-      if (memory == nullptr) {
-        memory = std::make_unique<exec::Core>(sizes);
-        memory->set_numerics(numerics_of(config));
-      }
-      return *memory;
-    }
   };
+  using CoreLocks = std::vector<std::unique_lock<std::mutex>>;
+
+  CoreLocks lock_cores(int first, const ContainerProgram& program) {
+    CoreLocks locks;
+    for (int n = 0; n < program.cores(); ++n)
+      locks.emplace_back(cores_[static_cast<size_t>(first + n)].mutex);
+    return locks;
+  }
+  // Of a core that is locked.
+  exec::Core& memory_of(int core) {
+    CoreState& state = cores_[static_cast<size_t>(core)];
+    if (state.memory == nullptr) {
+      state.memory = std::make_unique<exec::Core>(sizes_);
+      state.memory->set_numerics(numerics_of(config_));
+    }
+    return *state.memory;
+  }
 
   LaunchResult check_bindings(const ContainerProgram& program, const std::vector<Binding>& bindings) const {
     const auto& tensors = program.tensors();
@@ -255,17 +277,25 @@ class SimulatedDevice : public Device {
       if (!build(decoded, &timing, &bad)) return bad;
       timed = timing.timed.get();
     }
-    CoreState& state = cores_[static_cast<size_t>(core)];
-    std::lock_guard<std::mutex> lock(state.mutex);
+    const CoreLocks locks = lock_cores(core, program);
     const std::vector<exec::HbmTensor> hbm = hbm_of(bindings);
-    CoreHook hook(state.core(sizes_, config_), decoded, hbm);
+    std::vector<std::unique_ptr<CoreHook>> hooks;
+    DataHooks by_core;
+    for (int n = 0; n < program.cores(); ++n) {
+      hooks.push_back(std::make_unique<CoreHook>(memory_of(core + n), n, decoded, hbm));
+      by_core.of_core[n] = hooks.back().get();
+    }
+    std::unique_ptr<exec::CorePair> pair;
+    if (program.cores() > 1) pair = std::make_unique<exec::CorePair>(memory_of(core), memory_of(core + 1));
     std::unique_ptr<WatchedRun> run;
     if (watcher_ != nullptr) run = watcher_->watch(decoded, program.tensors(), bindings);
-    const TimingResult timing = run_timed(*timed, config_, &hook, run != nullptr ? run->observer() : nullptr);
+    const TimingResult timing =
+        run_timed(*timed, config_, &by_core, run != nullptr ? run->observer() : nullptr);
     LaunchResult r = launch_result(timing);
-    if (!hook.status().ok()) {
-      r.status = status_of(hook.status().kind);
-      r.message = hook.status().message;
+    for (const auto& hook : hooks) {
+      if (hook->status().ok()) continue;
+      r.status = status_of(hook->status().kind);
+      r.message = hook->status().message;
     }
     if (run != nullptr) {
       Verdict verdict = run->verdict(r.status == Status::kOk);

@@ -9,14 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "isa/instruction.h"
+#include "isa/program.h"
 
 namespace trnsim::config {
 struct Config;  // sim/config/config.h
-}
-
-namespace trnsim::isa {
-struct Program;  // isa/program.h
 }
 
 namespace trnsim::chip {
@@ -39,14 +35,32 @@ struct EngineStats {
   int64_t instructions = 0;
 };
 
-struct LaunchStats {
-  int64_t total_ps = 0;  // launch overhead included
+// Of one physical core, or summed over those of a launch.
+struct CoreStats {
   std::array<EngineStats, isa::kNumEngines> engines{};
   int64_t dma_busy_ps = 0;
   int64_t dma_bytes_read = 0;     // from HBM
   int64_t dma_bytes_written = 0;  // to HBM
   int64_t dma_descriptors = 0;
   int64_t instructions = 0;
+
+  void add(const CoreStats& o) {
+    for (size_t e = 0; e < engines.size(); ++e) {
+      engines[e].busy_ps += o.engines[e].busy_ps;
+      engines[e].instructions += o.engines[e].instructions;
+    }
+    dma_busy_ps += o.dma_busy_ps;
+    dma_bytes_read += o.dma_bytes_read;
+    dma_bytes_written += o.dma_bytes_written;
+    dma_descriptors += o.dma_descriptors;
+    instructions += o.instructions;
+  }
+};
+
+struct LaunchStats : CoreStats {
+  int64_t total_ps = 0;  // launch overhead included
+  int cores = 1;         // physical cores of the program
+  std::array<CoreStats, isa::kMaxCores> of_core{};
   bool from_memo = false;
   // Highest byte per partition that the program writes; 0 where nobody watched it.
   int64_t sbuf_bytes = 0, psum_bytes = 0;
@@ -85,6 +99,7 @@ class LoadedProgram {
   virtual const std::string& target() const = 0;
   virtual const std::vector<TensorInfo>& tensors() const = 0;
   virtual const std::vector<uint8_t>& constant(size_t tensor) const = 0;
+  virtual int cores() const = 0;  // physical cores that it runs on
   virtual uint64_t code_bytes() const = 0;
   virtual int64_t instructions() const = 0;
   virtual uint64_t flops() const = 0;
@@ -134,7 +149,8 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual std::shared_ptr<LoadedProgram> load(const uint8_t* container, size_t bytes, LoadError* error) = 0;
-  // `bindings` has one entry per program tensor, in order. `core` is a physical core number.
+  // `bindings` has one entry per program tensor, in order. `core` is a physical core number, the first of those that
+  // the program runs on.
   virtual LaunchResult launch(int core, const LoadedProgram& program,
                               const std::vector<Binding>& bindings) = 0;
   virtual void reset_core(int core) = 0;

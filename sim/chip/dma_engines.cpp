@@ -25,6 +25,7 @@ void DmaEngines::start_run() {
     q.open = 0;
     q.done_at.clear();
     q.room_waiters = 0;
+    q.exchanges = 0;
   }
   for (Flow& f : flows_) {
     f.coming.clear();
@@ -33,7 +34,6 @@ void DmaEngines::start_run() {
   in_flight_ = 0;
   software_free_ = busy_ = busy_end_ = last_completion_ = 0;
   read_bytes_ = written_bytes_ = descriptors_ = 0;
-  triggered_ = 0;
 }
 
 int32_t DmaEngines::new_node() {
@@ -58,6 +58,10 @@ uint32_t DmaEngines::new_transfer() {
 
 bool DmaEngines::has_room(int queue, Ps now, Ps* room_at) {
   Queue& q = queues_[queue];
+  if (q.exchanges > 0) {
+    *room_at = kNever;
+    return false;
+  }
   // Transfers whose completion is known but lies ahead still hold their slot.
   q.done_at.erase(std::remove_if(q.done_at.begin(), q.done_at.end(), [&](Ps at) { return at <= now; }),
                   q.done_at.end());
@@ -84,16 +88,51 @@ void DmaEngines::trigger(int engine, uint32_t index, const TimedOp& op, Ps now) 
   transfer.dma = &dma;
   transfer.jobs_left = static_cast<uint32_t>(dma.jobs.size());
   transfer.complete = first + dma.ack;
-  transfer.number = triggered_++;
+  transfer.number = core_.pair.next_transfer();
+  transfer.arrived = false;
   ++queues_[op.queue].open;
   ++in_flight_;
   if (core_.observer != nullptr) {
     core_.observer->trigger(transfer.number, static_cast<isa::Engine>(engine), index, now, first);
   }
+  if (op.exchange) {
+    auto& waiting = core_.pair.halves[op.value];
+    if (waiting.empty() || waiting.front().core == core_.number) {
+      waiting.push_back({core_.number, engine, index, t});
+      ++queues_[op.queue].exchanges;
+      return;
+    }
+    const uint32_t other = waiting.front().transfer;
+    waiting.pop_front();
+    const Ps at = now + program.remote_visible;
+    transfer.other = other;
+    core_.pair.other(core_).dma.begin_exchange(other, t, at, now);
+    core_.other_core_notified();
+    start_jobs(t, at + op.latency);
+    return;
+  }
   if (dma.jobs.empty()) {
     complete(t, now);
     return;
   }
+  start_jobs(t, first);
+}
+
+void DmaEngines::begin_exchange(uint32_t t, uint32_t other, Ps at, Ps now) {
+  const TimedOp& op = *transfers_[t].op;
+  transfers_[t].other = other;
+  Queue& q = queues_[op.queue];
+  --q.exchanges;
+  start_jobs(t, at + op.latency);
+  wake_room_waiters(q, now);
+}
+
+// Hands the parts of a transfer to the DMA engines; its first packet is there at `first`.
+void DmaEngines::start_jobs(uint32_t t, Ps first) {
+  Transfer& transfer = transfers_[t];
+  const TimedOp& op = *transfer.op;
+  const cost::Dma& dma = *transfer.dma;
+  transfer.complete = first + dma.ack;
   Ps ready = first + dma.read_latency;
   for (size_t f = 0; f < flows_.size(); ++f) {
     if (f == 0 ? dma.read_bytes == 0 : dma.written_bytes == 0) continue;
@@ -122,7 +161,7 @@ void DmaEngines::trigger(int engine, uint32_t index, const TimedOp& op, Ps now) 
     Ps& group = group_[job.engine / kGroup];
     group = std::min(group, next);
     soonest = std::min(soonest, next);
-    ready += program.dma_stagger;
+    ready += core_.program->dma_stagger;
   }
   arm(soonest);
 }
@@ -138,9 +177,15 @@ void DmaEngines::arm(Ps at) {
 void DmaEngines::act(Ps now) {
   armed_ = kNever;
   const Ps lookahead = core_.run_ahead ? std::max<Ps>(core_.program->dma_lookahead - 1, 0) : 0;
+  // The stack serves the packets of both cores in time order.
+  const bool two_cores = core_.program->cores > 1;
   for (;;) {
     if (core_.failed()) return;
-    const Ps horizon = now + lookahead;
+    Ps horizon = now + lookahead;
+    if (two_cores) {
+      const Ps other = PairModule::bound(core_, core_.pair.other(core_).due(CoreModule::kDma));
+      horizon = std::min(horizon, other - 1);
+    }
     Ps next = kNever;
     for (;;) {
       // Selected without branches: the order is not predictable. Of equal times the lowest number wins.
@@ -245,13 +290,40 @@ void DmaEngines::serve(size_t engine, Ps at, Ps now) {
       if (--transfer.jobs_left == 0) {
         flows_[0].active -= transfer.dma->read_bytes > 0;
         flows_[1].active -= transfer.dma->written_bytes > 0;
-        complete(t, now);
+        if (transfer.op->exchange) {
+          complete_exchange(t, now);
+        } else {
+          complete(t, now);
+        }
       }
     }
     set_next(engine, next_ready(e, end));
     return;
   }
   set_next(engine, next_ready(e, at));
+}
+
+// Both cores are told when both tiles have arrived: only then may either overwrite what it has sent.
+void DmaEngines::complete_exchange(uint32_t t, Ps now) {
+  DmaEngines& partner = core_.pair.other(core_).dma;
+  Transfer& own = transfers_[t];
+  Transfer& other = partner.transfers_[own.other];
+  if (!other.arrived) {
+    own.arrived = true;
+    return;
+  }
+  own.complete = other.complete = std::max(own.complete, other.complete);
+  partner.complete(own.other, now);
+  core_.other_core_notified();
+  complete(t, now);
+}
+
+void DmaEngines::wake_room_waiters(Queue& q, Ps at) {
+  for (uint8_t waiting = q.room_waiters; waiting != 0;
+       waiting = static_cast<uint8_t>(waiting & (waiting - 1))) {
+    core_.engines[static_cast<size_t>(__builtin_ctz(waiting))]->room_in_queue(at);
+  }
+  q.room_waiters = 0;
 }
 
 // Called when the completion time is known; it may lie ahead of `now`.
@@ -274,11 +346,7 @@ void DmaEngines::complete(uint32_t t, Ps now) {
                     q.done_at.end());
   }
   q.done_at.push_back(at);
-  for (uint8_t waiting = q.room_waiters; waiting != 0;
-       waiting = static_cast<uint8_t>(waiting & (waiting - 1))) {
-    core_.engines[static_cast<size_t>(__builtin_ctz(waiting))]->room_in_queue(at);
-  }
-  q.room_waiters = 0;
+  wake_room_waiters(q, at);
   transfer.next_free = free_transfer_;
   free_transfer_ = static_cast<int32_t>(t);
 }

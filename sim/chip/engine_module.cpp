@@ -16,7 +16,7 @@ EngineModule::EngineModule(const sc_core::sc_module_name& name, CoreModule& core
 
 void EngineModule::start_run() {
   program_ = core_.program;
-  stream_ = &program_->streams[static_cast<size_t>(number_)];
+  stream_ = &program_->streams[core_.first_stream + static_cast<size_t>(number_)];
   pc_ = 0;
   phase_ = Phase::kDispatch;
   jumped_ = false;
@@ -26,6 +26,7 @@ void EngineModule::start_run() {
   table_set_ = -1;
   pe_clock_.reset(*core_.config);
   instructions_ = 0;
+  barriers_ = 0;
   registers_.fill(0);
   unknown_registers_ = 0;
   const TimedOp& first = stream_->ops[0];
@@ -94,6 +95,8 @@ Ps EngineModule::advance(Ps now) {
         }
       }
       break;
+    case Phase::kBarrier:
+      return barrier(op, now);
     case Phase::kBlocked:
       if (now < resume_) return resume_;
       leave_wait(op);
@@ -112,6 +115,8 @@ Ps EngineModule::advance(Ps now) {
       return matmul(op, now, now);
     case OpKind::kDma:
       return dma(op, now, now);
+    case OpKind::kCoreBarrier:
+      return barrier(op, now);
     default:
       return control(op, now);
   }
@@ -262,11 +267,58 @@ bool EngineModule::unresolved(int r, const char* use) {
   if ((unknown_registers_ >> r & 1) == 0) return false;
   core_.fail(
       Status::kNotSimulated,
-      "not simulated: " + isa::instruction_label(*program_->source, engine_, pc_) + " uses register " +
-          std::to_string(r) + " for " + use +
+      "not simulated: " +
+          isa::instruction_label(*program_->source, core_.first_stream + static_cast<size_t>(number_), pc_) +
+          " uses register " + std::to_string(r) + " for " + use +
           ", and its value was loaded from memory, which a timing-only run does not have; run with mode "
           "'both'");
   return true;
+}
+
+// The n-th barrier of the engine meets the n-th of the same engine on the other core.
+Ps EngineModule::barrier(const TimedOp& op, Ps now) {
+  EngineModule& other = *core_.pair.other(core_).engines[static_cast<size_t>(number_)];
+  if (phase_ != Phase::kBarrier) {
+    if (core_.observer != nullptr && !report_issue()) return kNever;
+    phase_ = Phase::kBarrier;
+    start_ = now;
+    resume_ = kNever;
+    barrier_at_ = pc_;
+    barrier_seen_ = now + program_->control + program_->remote_visible;
+    ++barriers_;
+    if (other.barriers_ >= barriers_) {
+      const uint32_t tensor = other.stream_->ops[other.barrier_at_].dma;
+      if (tensor != op.dma) {
+        const isa::Program& source = *program_->source;
+        core_.fail(
+            Status::kIllegal,
+            "user error: two barriers meet that name different tensors: '" + source.tensors[op.dma].name +
+                "' at " +
+                isa::instruction_label(source, core_.first_stream + static_cast<size_t>(number_), pc_) +
+                ", and '" + source.tensors[tensor].name + "' at " +
+                isa::instruction_label(source,
+                                       core_.pair.other(core_).first_stream + static_cast<size_t>(number_),
+                                       other.barrier_at_) +
+                "; the cores have lost step");
+        return kNever;
+      }
+      resume_ = std::max(now + program_->control, other.barrier_seen_ + program_->wake);
+      if (other.phase_ == Phase::kBarrier && other.barriers_ == barriers_) {
+        other.other_core_at_barrier(barrier_seen_);
+        core_.other_core_notified();
+      }
+    }
+    return resume_;
+  }
+  if (now < resume_) return resume_;
+  if (engine_ == Engine::kSync) busy_ += program_->control;
+  finish(op, start_, now, now);
+  return now;
+}
+
+void EngineModule::other_core_at_barrier(Ps seen) {
+  resume_ = std::max(start_ + program_->control, seen + program_->wake);
+  core_.notify(number_, resume_);
 }
 
 void EngineModule::jump(uint32_t target) {
@@ -282,7 +334,8 @@ Ps EngineModule::control(const TimedOp& op, Ps now) {
     last_end_ = std::max(last_end_, now);
     if (op.update != isa::SemOp::kNone)
       core_.semaphores.update(op.update_semaphore, op.update, op.update_value, now + program_->visible, now);
-    if (pc_ < program_->source->streams[static_cast<size_t>(number_)].size()) ++instructions_;
+    if (pc_ < program_->source->streams[core_.first_stream + static_cast<size_t>(number_)].size())
+      ++instructions_;
     return kNever;
   }
   const auto set = [&](int64_t value, bool known) {
@@ -338,7 +391,9 @@ Ps EngineModule::control(const TimedOp& op, Ps now) {
   }
   if (taken && op.target <= here && instructions_ >= core_.config->sequencer.instruction_budget) {
     core_.fail(Status::kHang,
-               "user error: endless loop: " + isa::instruction_label(*program_->source, engine_, here) +
+               "user error: endless loop: " +
+                   isa::instruction_label(*program_->source,
+                                          core_.first_stream + static_cast<size_t>(number_), here) +
                    " still jumps back after " + std::to_string(instructions_) +
                    " instructions of its stream; check the loop count, or raise the budget "
                    "(sequencer.instruction_budget)");

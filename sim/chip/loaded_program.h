@@ -36,6 +36,7 @@ class ContainerProgram : public LoadedProgram {
   const std::string& target() const override { return container_.target; }
   const std::vector<TensorInfo>& tensors() const override { return tensors_; }
   const std::vector<uint8_t>& constant(size_t tensor) const override { return constants_[tensor]; }
+  int cores() const override { return container_.cores; }
   uint64_t code_bytes() const override;
   int64_t instructions() const override { return static_cast<int64_t>(container_.instructions()); }
   uint64_t flops() const override { return container_.flops; }

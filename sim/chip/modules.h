@@ -1,12 +1,14 @@
-// SystemC modules of one NeuronCore. Elaborated once per process; every run points them at a program and its
-// durations. Event driven: a module acts only at the times where something starts or ends. The core is one process of
-// the kernel that lets its engines and its DMA act in the order of their times, up to the next activity of anybody
-// else in the kernel; an engine may also run ahead of the others while none of them is due, which is exact because
-// nobody could have interfered.
+// SystemC modules of a pair of NeuronCores. Elaborated once per process; every run points them at a program and its
+// durations. Event driven: a module acts only at the times where something starts or ends. The pair is one process of
+// the kernel that lets the engines and the DMA of its cores act in the order of their times (of equal times: core by
+// core, by actor), up to the next activity of anybody else in the kernel; an engine may also run ahead of the others
+// while none of them is due, which is exact because nobody could have interfered.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <deque>
+#include <map>
 #include <systemc>
 #include <vector>
 
@@ -20,6 +22,7 @@ namespace trnsim::chip {
 constexpr Ps kNever = INT64_MAX;
 
 class CoreModule;
+class PairModule;
 
 // 256 counters. Updates carry the time at which they become visible; nothing is scheduled for an update that
 // nobody waits for.
@@ -78,7 +81,7 @@ class MemoryPorts : public sc_core::sc_module {
   Port bus_;
 };
 
-// One HBM stack: a bandwidth server.
+// One HBM stack, which both cores share: a bandwidth server.
 class HbmPort : public sc_core::sc_module {
  public:
   explicit HbmPort(const sc_core::sc_module_name& name);
@@ -106,6 +109,8 @@ class DmaEngines : public sc_core::sc_module {
     queues_[queue].room_waiters |= static_cast<uint8_t>(1u << engine);
   }
   void trigger(int engine, uint32_t index, const TimedOp& op, Ps now);
+  // The exchange of a transfer begins: the other core has come.
+  void begin_exchange(uint32_t transfer, uint32_t other, Ps at, Ps now);
   void act(Ps now);  // its time has come
 
   Ps busy() const { return busy_; }
@@ -127,7 +132,9 @@ class DmaEngines : public sc_core::sc_module {
     const TimedOp* op = nullptr;
     const cost::Dma* dma = nullptr;
     uint32_t jobs_left = 0;
-    uint32_t number = 0;  // in trigger order
+    uint32_t number = 0;   // in trigger order
+    uint32_t other = 0;    // exchange: the transfer of the other core
+    bool arrived = false;  // exchange: this half is over, the other may not be
     Ps complete = 0;
     int32_t next_free = -1;
   };
@@ -146,10 +153,14 @@ class DmaEngines : public sc_core::sc_module {
     int open = 0;              // transfers whose completion time is not known yet
     std::vector<Ps> done_at;   // completion times that may lie ahead
     uint8_t room_waiters = 0;  // engines whose trigger is blocked
+    int exchanges = 0;         // that wait for the other core: the queue takes nothing more
   };
 
   void serve(size_t engine, Ps at, Ps now);
   void complete(uint32_t transfer, Ps now);
+  void complete_exchange(uint32_t transfer, Ps now);
+  void start_jobs(uint32_t transfer, Ps first);
+  void wake_room_waiters(Queue& q, Ps at);
   bool opposed(const cost::Dma& dma, Ps at);
   int32_t new_node();
   uint32_t new_transfer();
@@ -171,7 +182,6 @@ class DmaEngines : public sc_core::sc_module {
   int32_t free_transfer_ = -1;
   std::array<Queue, isa::kNumDmaQueues> queues_;
   int in_flight_ = 0;
-  uint32_t triggered_ = 0;
   Ps software_free_ = 0;
   std::array<Flow, 2> flows_;  // reads of HBM, writes to HBM
   Ps busy_ = 0, busy_end_ = 0, last_completion_ = 0;
@@ -185,7 +195,13 @@ class EngineModule : public sc_core::sc_module {
   void start_run();
   void semaphore_changed(Ps now);  // an awaited semaphore got a new update
   void room_in_queue(Ps at);
-  void act(Ps now);  // its time has come
+  void other_core_at_barrier(Ps seen);  // the awaited one has come
+  void act(Ps now);                     // its time has come
+
+  uint64_t barriers() const { return barriers_; }
+  // Operation at which the engine stands or which it passed last.
+  uint32_t barrier_at() const { return barrier_at_; }
+  bool at_barrier() const { return phase_ == Phase::kBarrier; }
 
   bool halted() const { return halted_; }
   uint32_t pc() const { return pc_; }
@@ -195,7 +211,7 @@ class EngineModule : public sc_core::sc_module {
   int32_t reg(int index) const { return registers_[index]; }
 
  private:
-  enum class Phase : uint8_t { kDispatch, kBlocked, kGranted, kAcquire, kQueueFull };
+  enum class Phase : uint8_t { kDispatch, kBlocked, kGranted, kAcquire, kQueueFull, kBarrier };
 
   Ps advance(Ps now);  // acts once; returns the time of the next action, kNever to sleep
   Ps wait_time(const TimedOp& op, Ps now);
@@ -206,6 +222,7 @@ class EngineModule : public sc_core::sc_module {
   Ps matmul(const TimedOp& op, Ps ready, Ps now);
   Ps dma(const TimedOp& op, Ps ready, Ps now);
   Ps control(const TimedOp& op, Ps now);
+  Ps barrier(const TimedOp& op, Ps now);
   Ps finish(const TimedOp& op, Ps start, Ps end, Ps now);
   bool begin();
   bool report_issue();
@@ -233,6 +250,9 @@ class EngineModule : public sc_core::sc_module {
   cost::PeClock pe_clock_;
   Ps last_end_ = 0, busy_ = 0;
   int64_t instructions_ = 0;
+  uint64_t barriers_ = 0;  // reached so far
+  Ps barrier_seen_ = 0;    // when the other core sees the newest one
+  uint32_t barrier_at_ = 0;
   std::array<int32_t, isa::kNumRegisters> registers_{};
   uint64_t unknown_registers_ = 0;
 };
@@ -240,10 +260,8 @@ class EngineModule : public sc_core::sc_module {
 // A NeuronCore and the state of the current run.
 class CoreModule : public sc_core::sc_module {
  public:
-  SC_HAS_PROCESS(CoreModule);
-  explicit CoreModule(const sc_core::sc_module_name& name);
-  TimingResult run(const TimedProgram& program, const config::Config& config, DataHook* hook,
-                   Observer* observer);
+  CoreModule(const sc_core::sc_module_name& name, PairModule& pair, int number);
+  void start_run(DataHook* data_hook, Observer* watcher);
 
   // Who acts: the engines by their number, then the DMA.
   static constexpr int kDma = isa::kNumEngines;
@@ -253,16 +271,24 @@ class CoreModule : public sc_core::sc_module {
     Ps& due = due_[static_cast<size_t>(actor)];
     if (at < due) due = at;
   }
-  // True when nobody acts before or at `at`: the caller, who is running, may go on to it at once.
-  bool quiet_until(Ps at) const {
-    if (!run_ahead) return false;
-    Ps next = foreign_;
+  Ps due(int actor) const { return due_[static_cast<size_t>(actor)]; }
+  Ps next_due() const {
+    Ps next = kNever;
     for (Ps due : due_) next = due < next ? due : next;
-    return at < next;
+    return next;
   }
+  // Acts while it is due before `end`. Returns the time of the last action.
+  Ps act_until(Ps end);
+  // True when nobody acts before or at `at`: the caller, who is running, may go on to it at once.
+  bool quiet_until(Ps at) const { return run_ahead && at < end_ && at < next_due(); }
+  // The running actor has given the other core something to do.
+  void other_core_notified();
   void fail(LaunchResult::Status status, std::string message);
-  bool failed() const { return result_.status != LaunchResult::Status::kOk; }
+  bool failed() const;
 
+  const int number;
+  const size_t first_stream;
+  PairModule& pair;
   const TimedProgram* program = nullptr;
   const config::Config* config = nullptr;
   DataHook* hook = nullptr;
@@ -272,19 +298,58 @@ class CoreModule : public sc_core::sc_module {
 
   SemaphoreFile semaphores;
   MemoryPorts ports;
-  HbmPort hbm;
+  HbmPort& hbm;
   DmaEngines dma;
   std::array<EngineModule*, isa::kNumEngines> engines{};
 
  private:
+  Ps end_ = kNever;  // somebody outside of the core may act from here on
+  std::array<Ps, kActors> due_{};
+};
+
+// The two cores beside one HBM stack, and what they do together.
+class PairModule : public sc_core::sc_module {
+ public:
+  SC_HAS_PROCESS(PairModule);
+  explicit PairModule(const sc_core::sc_module_name& name);
+  // `hooks` and `observer` may be null.
+  TimingResult run(const TimedProgram& program, const config::Config& config, const DataHooks* hooks,
+                   Observer* observer);
+
+  CoreModule& other(const CoreModule& core) { return *cores[static_cast<size_t>(1 - core.number)]; }
+  // Time before which a core may act without regard to the other one, whose next action is at `next`.
+  static Ps bound(const CoreModule& core, Ps next) {
+    return core.number == 0 && next != kNever ? next + 1 : next;
+  }
+
+  // Half of an exchange that waits for the other core.
+  struct Half {
+    int core = 0, engine = 0;
+    uint32_t index = 0;  // of the instruction
+    uint32_t transfer = 0;
+  };
+  std::map<int64_t, std::deque<Half>> halves;  // by pipe; all of a pipe are of one core
+
+  void fail(LaunchResult::Status status, std::string message);
+  bool failed() const { return result_.status != LaunchResult::Status::kOk; }
+  uint32_t next_transfer() { return transfers_++; }
+
+  bool run_ahead = true;
+  HbmPort hbm;
+  std::array<CoreModule*, isa::kMaxCores> cores{};
+
+ private:
   void dispatch();
   std::string explain_hang();
+  void fill_stats(const config::Config& config);
 
   sc_core::sc_event event_;
-  Ps base_ = 0;          // kernel time at which the run began
-  Ps foreign_ = kNever;  // next activity of other modules in the kernel
-  std::array<Ps, kActors> due_{};
+  const TimedProgram* program_ = nullptr;
+  Ps base_ = 0;  // kernel time at which the run began
+  uint32_t transfers_ = 0;
   TimingResult result_;
 };
+
+inline bool CoreModule::failed() const { return pair.failed(); }
 
 }  // namespace trnsim::chip

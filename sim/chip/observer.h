@@ -27,6 +27,9 @@ class Observer {
  public:
   virtual ~Observer() = default;
 
+  // Who is told of the second core of a program for two; nullptr: nobody.
+  virtual Observer* of_second_core() { return nullptr; }
+
   // Instruction `index` of the stream begins: its waits are over, and nothing of it has happened yet. DMA: the
   // trigger. False stops the run with the status and text of stop_reason().
   virtual bool issue(isa::Engine engine, uint32_t index, const RegisterView& registers) { return true; }
@@ -38,7 +41,7 @@ class Observer {
   virtual void span(isa::Engine engine, uint32_t index, uint32_t part, Ps start, Ps end) {}
   virtual void matmul_clock(bool full) {}  // clock state at the start of a matmul
 
-  // `transfer` counts the triggers of the run.
+  // `transfer` counts the triggers of the run, of both cores. An exchange: `first_packet` if the other core came at once.
   virtual void trigger(uint32_t transfer, isa::Engine engine, uint32_t index, Ps at, Ps first_packet) {}
   virtual void packet(uint32_t transfer, uint16_t dma_engine, Ps ready, Ps start, Ps end) {}
   virtual void complete(uint32_t transfer, Ps at) {}  // write acknowledged on every DMA engine

@@ -148,9 +148,18 @@ isa::Program program(const std::vector<Instruction>& instructions,
     d.bytes = tensor_bytes[t];
     p.tensors.push_back(d);
   }
-  for (const Instruction& i : instructions) p.streams[static_cast<size_t>(i.engine)].push_back(i);
-  for (int e = 0; e < isa::kNumEngines; ++e) {
-    if (!p.streams[e].empty()) p.streams[e].push_back(halt(static_cast<Engine>(e)));
+  // What two cores do together, both do.
+  for (const Instruction& i : instructions) {
+    if (isa::row(i.opcode).has_rule(isa::Rule::kTwoCores)) p.cores = 2;
+  }
+  for (int core = 0; core < p.cores; ++core) {
+    for (Instruction i : instructions) {
+      if (i.opcode == Opcode::kSendRecv) i.count = static_cast<uint32_t>(1 - core);
+      p.streams[isa::stream_number(core, i.engine)].push_back(i);
+    }
+  }
+  for (size_t s = 0; s < p.streams.size(); ++s) {
+    if (!p.streams[s].empty()) p.streams[s].push_back(halt(isa::engine_of_stream(s)));
   }
   return p;
 }
@@ -579,7 +588,7 @@ std::vector<isa::Program> standard_programs() {
   for (const isa::Row& row : isa::all_rows()) {
     for (int e = 0; e < isa::kNumEngines; ++e) {
       const auto engine = static_cast<Engine>(e);
-      if (!row.runs_on(engine) || !row.refused.empty() || row.cost == isa::CostClass::kBranch) continue;
+      if (!row.runs_on(engine) || row.cost == isa::CostClass::kBranch) continue;
       std::vector<Instruction> probe = row_probe(row.opcode, engine, 128);
       one("row_" + std::string(row.name), probe, row_probe_tensors());
       Instruction& i = probe.back();

@@ -36,7 +36,8 @@ Instruction halt(Engine engine);
 Instruction& wait(Instruction& i, int semaphore, int value);
 Instruction& signal(Instruction& i, int semaphore, int value = 1);
 
-// Assembles streams by engine, adds tensors of `tensor_bytes` each and the halts.
+// Assembles streams by engine, adds tensors of `tensor_bytes` each and the halts. For two cores when an instruction
+// needs both: each gets the same streams.
 isa::Program program(const std::vector<Instruction>& instructions,
                      const std::vector<uint64_t>& tensor_bytes = {});
 

@@ -71,6 +71,10 @@ void dma_operands(Instruction* i, int64_t n) {
       i->src0 = hbm(0, 2 * 128 * n);
       i->dst = sbuf(n, Dtype::kF32, kDst);
       return;
+    case Opcode::kSendRecv:
+      i->src0 = sbuf(n, Dtype::kF32, kSrc0);
+      i->dst = sbuf(n, Dtype::kF32, kDst);
+      return;
     default:
       i->src0 = hbm(0, 128 * n);
       i->dst = sbuf(n, Dtype::kF32, kDst);
@@ -201,6 +205,9 @@ std::vector<Instruction> row_probe(Opcode opcode, Engine engine, int64_t n) {
     case Opcode::kRandGetState:
     case Opcode::kRandSetState:
       (opcode == Opcode::kRandGetState ? i.dst : i.src0).size[0] = engine == Engine::kGpSimd ? 6 : 24;
+      break;
+    case Opcode::kCoreBarrier:
+      i.src0 = hbm(0, 1);
       break;
     case Opcode::kRegLoad:
       i.src0 = sbuf(1, Dtype::kI32, kSrc0, 1);

@@ -1,4 +1,4 @@
-// Owns the SystemC kernel: elaborates the core once and runs one program after another.
+// Owns the SystemC kernel: elaborates the cores once and runs one program after another.
 #include "sim/chip/simulator.h"
 
 #include <pthread.h>
@@ -19,7 +19,7 @@ namespace {
 struct Job {
   const TimedProgram* program;
   const config::Config* config;
-  DataHook* hook;
+  const DataHooks* hooks;
   Observer* observer;
 };
 
@@ -28,19 +28,19 @@ std::atomic<bool> run_ahead{true};
 
 // The kernel and its modules live until the process ends: SystemC cannot elaborate twice. They hold no thread
 // state, so a child of fork() goes on with its copy.
-CoreModule* core_module = nullptr;
+PairModule* pair_module = nullptr;
 
 TimingResult run_job(const Job& job) {
   try {
-    if (core_module == nullptr) {
+    if (pair_module == nullptr) {
       sc_core::sc_set_time_resolution(1, sc_core::SC_PS);
       // A short program may run in one activation, without any movement of the kernel's clock.
       sc_core::sc_report_handler::set_actions(sc_core::SC_ID_NO_SC_START_ACTIVITY_, sc_core::SC_DO_NOTHING);
-      core_module = new CoreModule("neuron_core");
+      pair_module = new PairModule("neuron_cores");
     }
     runs.fetch_add(1, std::memory_order_relaxed);
-    core_module->run_ahead = run_ahead.load(std::memory_order_relaxed);
-    return core_module->run(*job.program, *job.config, job.hook, job.observer);
+    pair_module->run_ahead = run_ahead.load(std::memory_order_relaxed);
+    return pair_module->run(*job.program, *job.config, job.hooks, job.observer);
   } catch (const std::exception& e) {
     TimingResult failed;
     failed.status = LaunchResult::Status::kNotSimulated;
@@ -90,16 +90,20 @@ Kernel& kernel() {
   return *one;
 }
 
-// Keeps every event.
+// Keeps every event of a core.
 class TraceRecorder : public Observer {
  public:
-  explicit TraceRecorder(Trace* trace) : trace_(trace) {}
+  explicit TraceRecorder(Trace* trace, int core = 0) : trace_(trace), core_(core) {}
+  Observer* of_second_core() override {
+    second_ = std::make_unique<TraceRecorder>(trace_, 1);
+    return second_.get();
+  }
   void span(isa::Engine engine, uint32_t index, uint32_t part, Ps start, Ps end) override {
-    trace_->instructions.push_back({engine, index, part, start, end});
+    trace_->instructions.push_back({core_, engine, index, part, start, end});
   }
   void matmul_clock(bool full) override { trace_->pe_windows.push_back(full); }
   void trigger(uint32_t, isa::Engine engine, uint32_t index, Ps at, Ps first_packet) override {
-    trace_->transfers.push_back({engine, index, at, first_packet, kNever});
+    trace_->transfers.push_back({core_, engine, index, at, first_packet, kNever});
   }
   void packet(uint32_t transfer, uint16_t dma_engine, Ps ready, Ps start, Ps end) override {
     trace_->packets.push_back({transfer, dma_engine, ready, start, end});
@@ -108,13 +112,15 @@ class TraceRecorder : public Observer {
 
  private:
   Trace* trace_;
+  int core_;
+  std::unique_ptr<TraceRecorder> second_;
 };
 
 }  // namespace
 
-TimingResult run_timed(const TimedProgram& program, const config::Config& config, DataHook* hook,
+TimingResult run_timed(const TimedProgram& program, const config::Config& config, const DataHooks* hooks,
                        Observer* observer) {
-  return kernel().run({&program, &config, hook, observer});
+  return kernel().run({&program, &config, hooks, observer});
 }
 
 TimingResult run_timing(const isa::Program& program, const config::Config& config, Trace* trace) {

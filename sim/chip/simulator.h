@@ -13,6 +13,7 @@ namespace trnsim::chip {
 // What happened when, for tests, fidelity and traces. Times from the first instruction slot on, launch
 // overhead excluded.
 struct InstructionSpan {
+  int core;
   isa::Engine engine;
   uint32_t index;
   // 0: the instruction. From 1 on: a pass of a matmul of several passes, or the weight load inside a
@@ -26,6 +27,7 @@ struct PacketSpan {
   Ps ready, start, end;
 };
 struct TransferSpan {
+  int core;
   isa::Engine engine;
   uint32_t index;
   Ps trigger, first_packet, complete;  // complete: write acknowledged on every engine
@@ -47,14 +49,19 @@ class DataHook {
   virtual void set_reg(isa::Engine engine, int index, int32_t value) = 0;
 };
 
+// By core of the program.
+struct DataHooks {
+  DataHook* of_core[isa::kMaxCores] = {};
+};
+
 struct TimingResult {
   LaunchResult::Status status = LaunchResult::Status::kOk;
   std::string message;
   LaunchStats stats;
 };
 
-// Runs in the calling thread, one run at a time in the process. `hook` and `observer` may be null.
-TimingResult run_timed(const TimedProgram& program, const config::Config& config, DataHook* hook,
+// Runs in the calling thread, one run at a time in the process. `hooks` and `observer` may be null.
+TimingResult run_timed(const TimedProgram& program, const config::Config& config, const DataHooks* hooks,
                        Observer* observer);
 
 // Timing of a program in memory: the entry of tests and of tools/fidelity.

@@ -63,8 +63,9 @@ OpKind kind_of(const Instruction& i) {
     case Opcode::kTranspose:
       return i.engine == Engine::kTensor ? OpKind::kPeTranspose : OpKind::kCompute;
     case Opcode::kSemaphore:
-    case Opcode::kCoreBarrier:  // refused by the validator
       return OpKind::kSemaphore;
+    case Opcode::kCoreBarrier:
+      return OpKind::kCoreBarrier;
     case Opcode::kRegMove:
       return OpKind::kRegMove;
     case Opcode::kRegAlu:
@@ -185,9 +186,13 @@ TimedOp timed_op(const Instruction& i, const config::Config& c, TransferTable* t
       op.latency = out->transfers[op.dma].first_packet;
       op.queue = i.queue;
       op.priority = i.priority;
+      op.exchange = i.opcode == Opcode::kSendRecv;
       out->traffic_classes |= i.priority != 0;
       // A queue always adds its completion increment: one per engine of the full set.
       if (op.update == isa::SemOp::kAdd) op.update_value = isa::kDmaCompletionIncrement;
+      break;
+    case OpKind::kCoreBarrier:
+      op.dma = i.src0.tensor;
       break;
     case OpKind::kRegLoad:
       out->unresolved_registers = true;
@@ -209,16 +214,20 @@ bool depends_on(const OpRanges& reader, const OpRanges& writer) {
   return false;
 }
 
-bool build_timed_program(const isa::Program& program, const config::Config& c, TimedProgram* out,
+bool build_timed_program(const isa::Program& program, const config::Config& configured, TimedProgram* out,
                          std::string* message) {
+  config::Config c = configured;
+  if (program.cores > 1) c.hbm.active_cores = 1;  // both cores of the stack are simulated
   out->name = program.name;
   out->source = &program;
+  out->cores = program.cores;
   out->dispatch = cost::ps(c.sequencer.dispatch_ns);
   out->control = cost::ps(c.sequencer.control_ns);
   out->branch = cost::ps(c.sequencer.branch_ns);
   out->register_memory = cost::ps(c.sequencer.register_memory_ns);
   out->visible = cost::ps(c.semaphore.visible_ns);
   out->wake = cost::ps(c.semaphore.wake_ns);
+  out->remote_visible = cost::ps(c.semaphore.remote_visible_ns);
   out->table_load = cost::ps(c.scalar.table_load_ns);
   out->matmul_overhead_cycles = static_cast<Ps>(c.tensor.issue_overhead_cycles + 0.5);
   out->fill_fixed = cost::ps(c.tensor.fill_fixed_ns);
@@ -231,9 +240,9 @@ bool build_timed_program(const isa::Program& program, const config::Config& c, T
   out->queue_depth = static_cast<int>(c.dma.queue_depth);
 
   TransferTable transfers(&out->transfers);
-  uint8_t banks_of[isa::kNumEngines] = {};
-  bool bus_of[isa::kNumEngines] = {};
-  for (int e = 0; e < isa::kNumEngines; ++e) {
+  uint8_t banks_of[isa::kNumStreams] = {};
+  bool bus_of[isa::kNumStreams] = {};
+  for (size_t e = 0; e < program.streams.size(); ++e) {
     const auto& source = program.streams[e];
     TimedStream& stream = out->streams[e];
     stream.ops.reserve(source.size() + 1);
@@ -241,22 +250,26 @@ bool build_timed_program(const isa::Program& program, const config::Config& c, T
     const OpRanges* previous = nullptr;  // the compute instruction before, in program text
     for (size_t n = 0; n < source.size(); ++n) {
       const Instruction& i = source[n];
-      if (i.opcode >= Opcode::kCount || static_cast<int>(i.engine) != e) {
-        *message = "user error: " + isa::instruction_label(program, static_cast<Engine>(e), n) +
+      if (i.opcode >= Opcode::kCount || i.engine != isa::engine_of_stream(e)) {
+        *message = "user error: " + isa::instruction_label(program, e, n) +
                    " does not belong to the stream of its engine; validate the program";
+        return false;
+      }
+      if (program.cores < 2 && isa::row(i.opcode).has_rule(isa::Rule::kTwoCores)) {
+        *message = "user error: " + isa::instruction_label(program, e, n) +
+                   " works with the other core of a pair; the program runs on one";
         return false;
       }
       TimedOp op = timed_op(i, c, &transfers, out);
       if (is_branch(op.kind) && op.target > source.size()) {
-        *message = "user error: " + isa::instruction_label(program, static_cast<Engine>(e), n) +
-                   " jumps to " + std::to_string(op.target) + ", the stream has " +
-                   std::to_string(source.size()) + " instructions";
+        *message = "user error: " + isa::instruction_label(program, e, n) + " jumps to " +
+                   std::to_string(op.target) + ", the stream has " + std::to_string(source.size()) +
+                   " instructions";
         return false;
       }
       if (op.kind == OpKind::kDma && op.queue >= isa::kNumDmaQueues) {
-        *message = "illegal on hardware: " + isa::instruction_label(program, static_cast<Engine>(e), n) +
-                   " names DMA queue " + std::to_string(op.queue) + ", there are " +
-                   std::to_string(isa::kNumDmaQueues);
+        *message = "illegal on hardware: " + isa::instruction_label(program, e, n) + " names DMA queue " +
+                   std::to_string(op.queue) + ", there are " + std::to_string(isa::kNumDmaQueues);
         return false;
       }
       stream.ranges.push_back(ranges_of(i, &op.data_address));
@@ -278,19 +291,23 @@ bool build_timed_program(const isa::Program& program, const config::Config& c, T
     out->dma_lookahead = std::min(out->dma_lookahead, t.first_packet + t.read_latency);
   }
 
-  // Resources that no second engine uses need no arbitration.
-  uint8_t seen = 0, shared = 0;
-  for (uint8_t banks : banks_of) {
-    shared = static_cast<uint8_t>(shared | (seen & banks));
-    seen = static_cast<uint8_t>(seen | banks);
-  }
-  if (c.memory.psum_same_bank_serialises == 0) shared = 0;
-  const bool bus = c.memory.vector_gpsimd_bus_shared != 0 && bus_of[static_cast<int>(Engine::kVector)] &&
-                   bus_of[static_cast<int>(Engine::kGpSimd)];
-  for (TimedStream& stream : out->streams) {
-    for (TimedOp& op : stream.ops) {
-      op.psum_banks = static_cast<uint8_t>(op.psum_banks & shared);
-      op.shared_bus = op.shared_bus && bus;
+  // Resources that no second engine of a core uses need no arbitration.
+  for (int core = 0; core < program.cores; ++core) {
+    const size_t first = isa::stream_number(core, Engine::kTensor);
+    uint8_t seen = 0, shared = 0;
+    for (size_t e = first; e < first + isa::kNumEngines; ++e) {
+      shared = static_cast<uint8_t>(shared | (seen & banks_of[e]));
+      seen = static_cast<uint8_t>(seen | banks_of[e]);
+    }
+    if (c.memory.psum_same_bank_serialises == 0) shared = 0;
+    const bool bus = c.memory.vector_gpsimd_bus_shared != 0 &&
+                     bus_of[isa::stream_number(core, Engine::kVector)] &&
+                     bus_of[isa::stream_number(core, Engine::kGpSimd)];
+    for (size_t e = first; e < first + isa::kNumEngines; ++e) {
+      for (TimedOp& op : out->streams[e].ops) {
+        op.psum_banks = static_cast<uint8_t>(op.psum_banks & shared);
+        op.shared_bus = op.shared_bus && bus;
+      }
     }
   }
   return true;

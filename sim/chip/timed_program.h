@@ -22,6 +22,7 @@ enum class OpKind : uint8_t {
   kPeTranspose,  // weight load of the data and the pass of an identity
   kDma,
   kSemaphore,
+  kCoreBarrier,
   kRegMove,
   kRegAlu,
   kRegLoad,
@@ -45,6 +46,7 @@ struct TimedOp {
   bool depends = false;       // reads what the compute instruction before it in the stream writes
   bool data_address = false;  // some operand address comes from a register
   bool immediate = false;
+  bool exchange = false;  // DMA: half of one; `value` is the pipe
   uint8_t reg_dst = 0, reg_a = 0, reg_b = 0;
   uint8_t passes = 1;
   uint8_t rows = 0;
@@ -54,7 +56,7 @@ struct TimedOp {
   uint16_t shift_cycles = 0;  // weight load inside a transpose
   int32_t update_value = 0;
   uint32_t target = 0;
-  uint32_t dma = 0;  // index into TimedProgram::transfers
+  uint32_t dma = 0;  // index into TimedProgram::transfers; core_barrier: the tensor
   isa::SemWait waits[2];
   int64_t value = 0;  // matmul: cycles of a pass; weight load: shift cycles; register instructions: immediate
   Ps issue = 0;       // DMA: trigger time; weight load and transpose: occupancy of the load path
@@ -88,12 +90,13 @@ struct TimedStream {
 struct TimedProgram {
   std::string name;
   const isa::Program* source = nullptr;  // for messages and data-driven runs; outlives this
-  std::array<TimedStream, isa::kNumEngines> streams;
-  std::vector<cost::Dma> transfers;  // one per shape
+  int cores = 1;
+  std::array<TimedStream, isa::kNumStreams> streams;  // numbered as those of the program
+  std::vector<cost::Dma> transfers;                   // one per shape
 
   // Durations of the configuration that the modules read directly.
   Ps dispatch = 0, control = 0, branch = 0, register_memory = 0;
-  Ps visible = 0, wake = 0, table_load = 0;
+  Ps visible = 0, wake = 0, remote_visible = 0, table_load = 0;
   Ps matmul_overhead_cycles = 0, fill_fixed = 0, fill_cycles = 0;
   Ps dma_stagger = 0, software_spacing = 0;
   Ps fetch_restart = 0;

@@ -293,7 +293,8 @@ chip::LaunchResult Driver::launch(const LoadedImage& image, const std::vector<ch
     result.stats = stats;
   }
   counters_.add(image.core, CoreCounter::kInferenceCount);
-  counters_.add(image.core, CoreCounter::kNcTimeInUsePs, result.stats.total_ps);
+  for (int n = 0; n < image.program->cores(); ++n)
+    counters_.add(image.core + n, CoreCounter::kNcTimeInUsePs, result.stats.total_ps);
   counters_.add(image.core, CoreCounter::kFlopCount, static_cast<int64_t>(image.program->flops()));
   return result;
 }

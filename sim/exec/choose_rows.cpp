@@ -248,8 +248,12 @@ void Resolver::choose_rows(const isa::Instruction& in, Prepared* p) {
       return;
     }
     case Opcode::kSendRecv:
-    case Opcode::kCoreBarrier:
-      illegal("not simulated: " + std::string(isa::row(in.opcode).refused));
+      need(p->dst, "dst", true, false, false);
+      need(p->src0, "src0", true, false, false);
+      same_shape(p->dst, "dst", p->src0, "src0");
+      if (p->dst->dtype != p->src0->dtype) illegal("an exchange does not cast");
+      p->fn = execute_send_recv;
+      return;
     default:
       p->fn = execute_nothing;  // control: the sequencer's work
       return;

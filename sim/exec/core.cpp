@@ -3,6 +3,7 @@
 
 #include "isa/dtype.h"
 #include "isa/names.h"
+#include "sim/exec/pair.h"
 #include "sim/exec/state.h"
 
 namespace trnsim::exec {
@@ -51,7 +52,7 @@ std::byte* Core::psum(int partition, int64_t offset) {
 }
 
 Status Core::execute(const isa::Program& program, const isa::Instruction& instruction,
-                     const std::vector<HbmTensor>& hbm) {
+                     const std::vector<HbmTensor>& hbm, int number) {
   Impl& core = *impl_;
   Footprint& footprint = core.single_footprint;
   core.single_arena.clear();
@@ -60,7 +61,7 @@ Status Core::execute(const isa::Program& program, const isa::Instruction& instru
   footprint.hbm_used.assign(program.tensors.size(), false);
   try {
     Prepared p;
-    Resolver(program, core.sizes, core.single_arena, footprint).resolve(instruction, 0, &p);
+    Resolver(program, core.sizes, core.single_arena, footprint).resolve(instruction, number, 0, &p);
     Context c{core, *core.work, hbm.data(), nullptr, &program};
     c.check_bindings(footprint, hbm);
     core.sbuf.ensure(footprint.sbuf_end);
@@ -70,6 +71,15 @@ Status Core::execute(const isa::Program& program, const isa::Instruction& instru
   } catch (const Fault& f) {
     return {f.kind, f.message};
   }
+}
+
+CorePair::CorePair(Core& first, Core& second) : impl_(std::make_unique<Impl>()) {
+  impl_->cores[0] = &first.impl();
+  impl_->cores[1] = &second.impl();
+  for (Core::Impl* c : impl_->cores) c->pair = impl_.get();
+}
+CorePair::~CorePair() {
+  for (Core::Impl* c : impl_->cores) c->pair = nullptr;
 }
 
 std::byte* Context::at_register(const Prepared& p, const Operand& o) {

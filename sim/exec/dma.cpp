@@ -6,6 +6,7 @@
 #include "isa/dtype.h"
 #include "isa/index_check.h"
 #include "sim/exec/block.h"
+#include "sim/exec/pair.h"
 #include "sim/exec/state.h"
 
 namespace trnsim::exec {
@@ -135,7 +136,60 @@ void walk(Work& w, Move move, const Operand& dst, std::byte* d, const Operand& s
   }
 }
 
+// Elements one after another, in the order of the operand they stand for.
+Operand dense_copy_of(const Operand& o) {
+  Operand dense;
+  dense.space = isa::Space::kHbm;
+  dense.dtype = o.dtype;
+  dense.bytes = o.bytes;
+  dense.n = o.elements();
+  dense.pattern.dims = 1;
+  dense.pattern.size[0] = dense.n;
+  dense.pattern.step[0] = o.bytes;
+  return dense;
+}
+
 }  // namespace
+
+// What the core sends is read at its trigger; both tiles arrive when the other core has triggered its half.
+void execute_send_recv(Context& c, const Prepared& p) {
+  CorePair::Impl* pair = c.core.pair;
+  if (pair == nullptr) {
+    throw Fault{Status::Kind::kIllegal,
+                "user error: an exchange needs the other core of the pair; at " + c.where(p)};
+  }
+  CorePair::Impl::Half own;
+  own.core = p.core;
+  own.queue = p.queue;
+  own.by = &p;
+  own.dst = *p.dst;
+  own.to = c.at(p, *p.dst);
+  const Operand dense = dense_copy_of(*p.src0);
+  own.sent.resize(static_cast<size_t>(dense.n * dense.bytes));
+  walk(c.work, move_raw, dense, own.sent.data(), *p.src0, c.at(p, *p.src0));
+  pair->met = nullptr;
+  auto& waiting = pair->waiting[p.imm];
+  if (waiting.empty() || waiting.front().core == p.core) {
+    own.where = c.where(p);
+    waiting.push_back(std::move(own));
+    return;
+  }
+  const CorePair::Impl::Half other = std::move(waiting.front());
+  waiting.pop_front();
+  if (other.dst.rows != own.dst.rows || other.dst.n != own.dst.n || other.dst.dtype != own.dst.dtype) {
+    const auto shape = [](const Operand& o) {
+      return std::string(isa::dtype_name(o.dtype)) + " [" + std::to_string(o.rows) + ", " +
+             std::to_string(o.n) + "]";
+    };
+    throw Fault{Status::Kind::kIllegal, "user error: the exchange of pipe " + std::to_string(p.imm) +
+                                            " has different tiles: " + shape(own.dst) + " at " + c.where(p) +
+                                            ", and " + shape(other.dst) + " at " + other.where +
+                                            "; both cores send what the other receives"};
+  }
+  walk(c.work, move_raw, own.dst, own.to, dense, const_cast<std::byte*>(other.sent.data()));
+  walk(c.work, move_raw, other.dst, other.to, dense, own.sent.data());
+  pair->met = other.by;
+}
 
 void execute_dma_copy(Context& c, const Prepared& p) {
   const Operand &dst = *p.dst, &src = *p.src0;

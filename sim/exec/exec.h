@@ -73,8 +73,9 @@ class Core {
   // Executes the data effect of one instruction (compute or DMA; no waits, no semaphore update). Register
   // operands are read from the engine's register file. Register loads and stores count as data instructions
   // here.
+  // `core`: which core of the program this one is.
   Status execute(const isa::Program& program, const isa::Instruction& instruction,
-                 const std::vector<HbmTensor>& hbm);
+                 const std::vector<HbmTensor>& hbm, int core = 0);
 
   int32_t reg(isa::Engine e, int index) const;
   void set_reg(isa::Engine e, int index, int32_t value);
@@ -90,16 +91,34 @@ class Core {
   std::unique_ptr<Impl> impl_;
 };
 
+// Connects two cores for the time of a run of a program for two. run() does it by itself.
+class CorePair {
+ public:
+  CorePair(Core& first, Core& second);
+  ~CorePair();
+  CorePair(const CorePair&) = delete;
+  CorePair& operator=(const CorePair&) = delete;
+
+  struct Impl;
+  Impl& impl() { return *impl_; }
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
 // A program checked and specialised once for repeated runs (operand bounds checked, kernels chosen).
 class PreparedProgram;
 std::shared_ptr<const PreparedProgram> prepare(const isa::Program& program, const CoreSizes& sizes,
                                                Status* status);
 
-// Runs all five streams to their end, honouring semaphores (cleared first), control flow and program order
+// Runs all streams to their end, honouring semaphores (cleared first), control flow and program order
 // per stream; DMA takes effect at its trigger. Any race-free program gives the same values in any order.
 // Detects deadlock (kHang, names who waits for what) and a stream that still jumps back after
 // `instruction_budget` instructions.
 Status run(Core& core, const PreparedProgram& program, const std::vector<HbmTensor>& hbm,
+           uint64_t instruction_budget = UINT64_MAX);
+// A program for two cores.
+Status run(Core& first, Core& second, const PreparedProgram& program, const std::vector<HbmTensor>& hbm,
            uint64_t instruction_budget = UINT64_MAX);
 
 // What a sequencer computes on two registers: comparisons give 1 or 0, arithmetic is modulo 2^32.

@@ -90,6 +90,8 @@ struct Prepared {
   RowKernels::BinaryScalar2 fused_fn = nullptr;
   isa::Opcode opcode = isa::Opcode::kHalt;
   isa::Engine engine = isa::Engine::kSync;
+  uint8_t core = 0;
+  uint8_t queue = 0;
   isa::AluOp op0 = isa::AluOp::kNone, op1 = isa::AluOp::kNone;
   isa::ActFunc func = isa::ActFunc::kCopy;
   uint8_t reduce_dims = 0;
@@ -161,6 +163,7 @@ struct Arena {
 // What a prepared program needs of its source for messages and checks at run time.
 struct ProgramInfo {
   std::string name;
+  int cores = 1;
   std::vector<std::string> tensor_names;
   std::vector<uint64_t> tensor_bytes;
   std::vector<isa::SourceLocation> locations;
@@ -177,7 +180,7 @@ struct Footprint {
 
 class PreparedProgram {
  public:
-  std::array<std::vector<Prepared>, isa::kNumEngines> streams;
+  std::array<std::vector<Prepared>, isa::kNumStreams> streams;
   Arena arena;
   ProgramInfo info;
   Footprint footprint;
@@ -189,7 +192,7 @@ class Resolver {
  public:
   Resolver(const isa::Program& program, const CoreSizes& sizes, Arena& arena, Footprint& footprint)
       : program_(program), sizes_(sizes), arena_(arena), footprint_(footprint) {}
-  void resolve(const isa::Instruction& instruction, uint32_t index, Prepared* out);
+  void resolve(const isa::Instruction& instruction, int core, uint32_t index, Prepared* out);
 
  private:
   const Operand* operand(const isa::Access& access, const char* role);
@@ -217,11 +220,13 @@ class Resolver {
   Arena& arena_;
   Footprint& footprint_;
   const isa::Instruction* current_ = nullptr;
+  int core_ = 0;
   uint32_t index_ = 0;
 };
 
-// "tensor_tensor on vector (instruction 12, model.py:34: relu)"
-std::string describe(isa::Opcode opcode, isa::Engine engine, uint32_t index, uint32_t location,
+// "tensor_tensor on vector (instruction 12, model.py:34: relu)"; "on vector of core 1" where there are two cores
+// (`core` of a program of one: -1).
+std::string describe(isa::Opcode opcode, int core, isa::Engine engine, uint32_t index, uint32_t location,
                      const std::vector<isa::SourceLocation>& locations);
 
 // One kernel per group of opcodes.
@@ -284,6 +289,7 @@ void execute_dma_copy(Context&, const Prepared&);
 void execute_dma_transpose(Context&, const Prepared&);
 void execute_dma_gather(Context&, const Prepared&);
 void execute_dma_scatter(Context&, const Prepared&);
+void execute_send_recv(Context&, const Prepared&);
 void execute_reg_move(Context&, const Prepared&);
 void execute_reg_alu(Context&, const Prepared&);
 void execute_reg_load(Context&, const Prepared&);

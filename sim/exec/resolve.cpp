@@ -14,10 +14,11 @@ std::string text(int64_t v) { return std::to_string(v); }
 
 }  // namespace
 
-std::string describe(isa::Opcode opcode, isa::Engine engine, uint32_t index, uint32_t location,
+std::string describe(isa::Opcode opcode, int core, isa::Engine engine, uint32_t index, uint32_t location,
                      const std::vector<isa::SourceLocation>& locations) {
   std::string s = std::string(isa::name(opcode)) + " on " + std::string(isa::name(engine)) +
-                  " (instruction " + std::to_string(index);
+                  (core < 0 ? std::string() : " of core " + std::to_string(core)) + " (instruction " +
+                  std::to_string(index);
   if (location != 0 && location < locations.size()) {
     const isa::SourceLocation& l = locations[location];
     if (!l.file.empty()) s += ", " + l.file + ":" + std::to_string(l.line);
@@ -27,9 +28,9 @@ std::string describe(isa::Opcode opcode, isa::Engine engine, uint32_t index, uin
 }
 
 void Resolver::fail(Status::Kind kind, const std::string& what) const {
-  throw Fault{
-      kind, what + "; at " +
-                describe(current_->opcode, current_->engine, index_, current_->location, program_.locations)};
+  throw Fault{kind, what + "; at " +
+                        describe(current_->opcode, program_.cores > 1 ? core_ : -1, current_->engine, index_,
+                                 current_->location, program_.locations)};
 }
 
 const Operand* Resolver::operand(const isa::Access& a, const char* role) {
@@ -152,11 +153,14 @@ void Resolver::need_alu(isa::AluOp op, bool integer, const char* field) const {
   }
 }
 
-void Resolver::resolve(const isa::Instruction& in, uint32_t index, Prepared* p) {
+void Resolver::resolve(const isa::Instruction& in, int core, uint32_t index, Prepared* p) {
   current_ = &in;
+  core_ = core;
   index_ = index;
   p->opcode = in.opcode;
   p->engine = in.engine;
+  p->core = static_cast<uint8_t>(core);
+  p->queue = in.queue;
   p->op0 = in.op0;
   p->op1 = in.op1;
   p->func = in.func;

@@ -1,5 +1,8 @@
-// Whole programs: preparation and the five streams.
+// Whole programs: preparation and the streams.
+#include <algorithm>
+
 #include "isa/names.h"
+#include "sim/exec/pair.h"
 #include "sim/exec/state.h"
 
 namespace trnsim::exec {
@@ -11,6 +14,9 @@ struct Stream {
   const std::vector<Prepared>* code = nullptr;
   uint32_t pc = 0;
   uint64_t executed = 0;
+  const Prepared* barrier = nullptr;  // newest barrier that the stream has reached
+  uint64_t barriers = 0;              // reached so far
+  bool at_barrier = false;            // and stands at it
   bool done() const { return pc >= code->size(); }
 };
 
@@ -29,9 +35,11 @@ bool ready(const Core::Impl& core, const Prepared& p) {
   return true;
 }
 
+bool is_dma(const Prepared& p) { return p.opcode >= Opcode::kDmaCopy && p.opcode <= Opcode::kSendRecv; }
+
 void update(Core::Impl& core, const Prepared& p) {
   int64_t& s = core.semaphores[p.sync.update_semaphore];
-  const bool dma = p.opcode >= Opcode::kDmaCopy && p.opcode <= Opcode::kSendRecv;
+  const bool dma = is_dma(p);
   switch (p.sync.update) {
     case isa::SemOp::kAdd:
       // A DMA queue always adds its completion increment.
@@ -48,33 +56,79 @@ void update(Core::Impl& core, const Prepared& p) {
   }
 }
 
-std::string hang_message(const Core::Impl& core, const std::array<Stream, isa::kNumEngines>& streams,
-                         const PreparedProgram& program) {
+using Streams = std::array<Stream, isa::kNumStreams>;
+
+// The same engine of the other core.
+Stream& partner(Streams& streams, const Prepared& p) {
+  return streams[isa::stream_number(1 - p.core, p.engine)];
+}
+
+std::string hang_message(Context* contexts, Streams& streams, const PreparedProgram& program) {
+  const Context& c = contexts[0];
   std::string s = "deadlock in program '" + program.info.name + "': no stream can go on.";
-  for (const Stream& stream : streams) {
-    if (stream.done()) continue;
+  for (Stream& stream : streams) {
+    if (stream.code == nullptr || stream.done()) continue;
     const Prepared& p = (*stream.code)[stream.pc];
-    s += " " + describe(p.opcode, p.engine, p.index, p.location, program.info.locations) + " waits for";
-    for (int i = 0, shown = 0; i < p.sync.num_waits; ++i) {
+    const Core::Impl& core = contexts[p.core].core;
+    s += " " + c.where(p);
+    int shown = 0;
+    for (int i = 0; i < p.sync.num_waits; ++i) {
       const isa::SemWait& w = p.sync.waits[i];
       const int64_t value = wait_value(core, p, w);
       if (core.semaphores[w.semaphore] >= value) continue;
-      s += std::string(shown++ > 0 ? " and" : "") + " semaphore " + std::to_string(w.semaphore) +
+      s += std::string(shown++ > 0 ? " and" : " waits for") + " semaphore " + std::to_string(w.semaphore) +
            " >= " + std::to_string(value) + ", which is " + std::to_string(core.semaphores[w.semaphore]);
     }
+    if (shown == 0 && stream.at_barrier) {
+      s += " waits for core " + std::to_string(1 - p.core) + ", whose " + std::string(isa::name(p.engine)) +
+           " engine has reached " + std::to_string(partner(streams, p).barriers) + " of " +
+           std::to_string(stream.barriers) + " barriers";
+    } else if (shown == 0) {
+      s += " waits for its queue " + std::to_string(p.queue) + ", where an exchange waits for the other core";
+    }
     s += ".";
+  }
+  if (c.core.pair == nullptr) return s;
+  for (const auto& [pipe, halves] : c.core.pair->waiting) {
+    for (const auto& half : halves)
+      s += " " + half.where + " waits for core " + std::to_string(1 - half.core) + " to exchange over pipe " +
+           std::to_string(pipe) + ".";
   }
   return s;
 }
 
+// True when both cores have come. The n-th barrier of an engine meets the n-th of the same engine.
+bool pass_barrier(Context& c, Streams& streams, Stream& stream, const Prepared& p) {
+  const Stream& other = partner(streams, p);
+  if (!stream.at_barrier) {
+    stream.at_barrier = true;
+    stream.barrier = &p;
+    ++stream.barriers;
+    if (other.barriers >= stream.barriers && other.barrier->src0->tensor != p.src0->tensor) {
+      throw Fault{Status::Kind::kIllegal, "user error: two barriers meet that name different tensors: '" +
+                                              c.tensor_name(p.src0->tensor) + "' at " + c.where(p) +
+                                              ", and '" + c.tensor_name(other.barrier->src0->tensor) +
+                                              "' at " + c.where(*other.barrier) +
+                                              "; the cores have lost step"};
+    }
+  }
+  if (other.barriers < stream.barriers) return false;
+  stream.at_barrier = false;
+  return true;
+}
+
 // Runs a stream until it blocks or ends. Throws when it still jumps back after `budget` instructions.
-void advance(Context& c, Stream& stream, uint64_t budget) {
+void advance(Context& c, Streams& streams, Stream& stream, uint64_t budget) {
   Core::Impl& core = c.core;
   const std::vector<Prepared>& code = *stream.code;
   const auto size = static_cast<uint32_t>(code.size());
   while (stream.pc < size) {
     const Prepared& p = code[stream.pc];
     if (p.sync.num_waits != 0 && !ready(core, p)) break;
+    if (core.pair != nullptr) {
+      if (is_dma(p) && core.pair->holds(p.core, p.queue)) break;
+      if (p.opcode == Opcode::kCoreBarrier && !pass_barrier(c, streams, stream, p)) break;
+    }
     uint32_t next = stream.pc + 1;
     c.execute(p);
     switch (p.opcode) {
@@ -106,7 +160,16 @@ void advance(Context& c, Stream& stream, uint64_t budget) {
                                            " instructions of its stream; check the loop count, or raise the "
                                            "budget (sequencer.instruction_budget)"};
     }
-    if (p.sync.update != isa::SemOp::kNone) update(core, p);
+    if (p.opcode == Opcode::kSendRecv) {
+      // Both halves are complete, or this one waits for the other.
+      if (core.pair->met != nullptr) {
+        const Prepared& other = *core.pair->met;
+        update(*core.pair->cores[other.core], other);
+        update(core, p);
+      }
+    } else if (p.sync.update != isa::SemOp::kNone) {
+      update(core, p);
+    }
     stream.pc = next;
     ++stream.executed;
   }
@@ -119,6 +182,7 @@ std::shared_ptr<const PreparedProgram> prepare(const isa::Program& program, cons
   auto out = std::make_shared<PreparedProgram>();
   out->sizes = sizes;
   out->info.name = program.name;
+  out->info.cores = program.cores;
   out->info.locations = program.locations;
   out->info.notes = program.notes;
   for (const isa::TensorDecl& t : program.tensors) {
@@ -129,22 +193,23 @@ std::shared_ptr<const PreparedProgram> prepare(const isa::Program& program, cons
   out->footprint.hbm_used.assign(program.tensors.size(), false);
   Resolver resolver(program, sizes, out->arena, out->footprint);
   try {
-    for (int e = 0; e < isa::kNumEngines; ++e) {
-      const auto& stream = program.streams[static_cast<size_t>(e)];
-      auto& code = out->streams[static_cast<size_t>(e)];
+    for (size_t s = 0; s < program.streams.size(); ++s) {
+      const auto& stream = program.streams[s];
+      auto& code = out->streams[s];
+      const int core = isa::core_of_stream(s);
       code.resize(stream.size());
       for (size_t i = 0; i < stream.size(); ++i) {
         isa::Instruction in = stream[i];
-        in.engine = static_cast<isa::Engine>(e);  // the stream decides
-        resolver.resolve(in, static_cast<uint32_t>(i), &code[i]);
+        in.engine = isa::engine_of_stream(s);  // the stream decides
+        resolver.resolve(in, core, static_cast<uint32_t>(i), &code[i]);
         const bool jumps =
             in.opcode == Opcode::kBranch || in.opcode == Opcode::kJump || in.opcode == Opcode::kLoop;
         if (jumps && in.target > stream.size()) {
-          throw Fault{
-              Status::Kind::kIllegal,
-              "jump to instruction " + std::to_string(in.target) + " of a stream of " +
-                  std::to_string(stream.size()) + "; at " +
-                  describe(in.opcode, in.engine, static_cast<uint32_t>(i), in.location, program.locations)};
+          throw Fault{Status::Kind::kIllegal,
+                      "jump to instruction " + std::to_string(in.target) + " of a stream of " +
+                          std::to_string(stream.size()) + "; at " +
+                          describe(in.opcode, program.cores > 1 ? core : -1, in.engine,
+                                   static_cast<uint32_t>(i), in.location, program.locations)};
         }
       }
     }
@@ -156,38 +221,71 @@ std::shared_ptr<const PreparedProgram> prepare(const isa::Program& program, cons
   return out;
 }
 
-Status run(Core& core, const PreparedProgram& program, const std::vector<HbmTensor>& hbm,
-           uint64_t instruction_budget) {
-  Core::Impl& state = core.impl();
-  if (state.sizes.sbuf_bytes_per_partition != program.sizes.sbuf_bytes_per_partition ||
-      state.sizes.psum_bytes_per_partition != program.sizes.psum_bytes_per_partition) {
-    return {Status::Kind::kIllegal,
-            "program '" + program.info.name + "' was prepared for a core of other sizes"};
+namespace {
+
+Status run_cores(Core* const* cores, int count, const PreparedProgram& program,
+                 const std::vector<HbmTensor>& hbm, uint64_t instruction_budget) {
+  if (program.info.cores != count) {
+    return {Status::Kind::kIllegal, "program '" + program.info.name + "' is for " +
+                                        std::to_string(program.info.cores) + " physical cores, not for " +
+                                        std::to_string(count)};
   }
-  Context c{state, *state.work, hbm.data(), &program.info, nullptr};
-  std::array<Stream, isa::kNumEngines> streams;
-  for (size_t e = 0; e < streams.size(); ++e) streams[e].code = &program.streams[e];
-  state.semaphores.fill(0);
-  for (auto& file : state.registers) file.fill(0);
+  std::vector<Context> contexts;
+  for (int n = 0; n < count; ++n) {
+    Core::Impl& state = cores[n]->impl();
+    if (state.sizes.sbuf_bytes_per_partition != program.sizes.sbuf_bytes_per_partition ||
+        state.sizes.psum_bytes_per_partition != program.sizes.psum_bytes_per_partition) {
+      return {Status::Kind::kIllegal,
+              "program '" + program.info.name + "' was prepared for a core of other sizes"};
+    }
+    contexts.push_back({state, *state.work, hbm.data(), &program.info, nullptr});
+    state.semaphores.fill(0);
+    for (auto& file : state.registers) file.fill(0);
+  }
+  Streams streams;
+  const size_t used = isa::stream_number(count, isa::Engine::kTensor);
+  for (size_t s = 0; s < used; ++s) streams[s].code = &program.streams[s];
   try {
-    c.check_bindings(program.footprint, hbm);
-    state.sbuf.ensure(program.footprint.sbuf_end);
-    state.psum.ensure(program.footprint.psum_end);
+    contexts[0].check_bindings(program.footprint, hbm);
+    for (Context& c : contexts) {
+      c.core.sbuf.ensure(program.footprint.sbuf_end);
+      c.core.psum.ensure(program.footprint.psum_end);
+    }
     for (;;) {
       bool progress = false, all_done = true;
-      for (Stream& stream : streams) {
+      for (size_t s = 0; s < used; ++s) {
+        Stream& stream = streams[s];
         if (stream.done()) continue;
-        const uint64_t before = stream.executed;
-        advance(c, stream, instruction_budget);
-        progress = progress || stream.executed != before;
+        const uint64_t before = stream.executed, barriers = stream.barriers;
+        advance(contexts[static_cast<size_t>(isa::core_of_stream(s))], streams, stream, instruction_budget);
+        progress = progress || stream.executed != before || stream.barriers != barriers;
         all_done = all_done && stream.done();
       }
-      if (all_done) return {};
-      if (!progress) return {Status::Kind::kHang, hang_message(state, streams, program)};
+      const CorePair::Impl* pair = contexts[0].core.pair;
+      const bool open = pair != nullptr && std::any_of(pair->waiting.begin(), pair->waiting.end(),
+                                                       [](const auto& w) { return !w.second.empty(); });
+      if (all_done && !open) return {};
+      if (!progress || all_done)
+        return {Status::Kind::kHang, hang_message(contexts.data(), streams, program)};
     }
   } catch (const Fault& f) {
     return {f.kind, f.message};
   }
+}
+
+}  // namespace
+
+Status run(Core& core, const PreparedProgram& program, const std::vector<HbmTensor>& hbm,
+           uint64_t instruction_budget) {
+  Core* const cores[] = {&core};
+  return run_cores(cores, 1, program, hbm, instruction_budget);
+}
+
+Status run(Core& first, Core& second, const PreparedProgram& program, const std::vector<HbmTensor>& hbm,
+           uint64_t instruction_budget) {
+  const CorePair pair(first, second);
+  Core* const cores[] = {&first, &second};
+  return run_cores(cores, 2, program, hbm, instruction_budget);
 }
 
 // Taint of registers, per engine and without regard to order: a register that anywhere receives a value

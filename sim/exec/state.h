@@ -50,6 +50,7 @@ struct Core::Impl {
   std::array<std::array<float, isa::kMaxPartitions>, isa::kNumEngines> accumulators{};
   std::array<Generators, isa::kNumEngines> generators;
   Numerics numerics;
+  CorePair::Impl* pair = nullptr;  // while a program for two cores runs
   std::array<uint64_t, isa::kNumEngines>
       rounded{};  // instructions executed with numerics that store differently
   std::unique_ptr<Work> work;
@@ -79,7 +80,8 @@ struct Context {
     return info ? info->tensor_names[t] : program->tensors[t].name;
   }
   std::string where(const Prepared& p) const {
-    return describe(p.opcode, p.engine, p.index, p.location, locations());
+    const int cores = info ? info->cores : program->cores;
+    return describe(p.opcode, cores > 1 ? p.core : -1, p.engine, p.index, p.location, locations());
   }
   std::array<int32_t, isa::kNumRegisters>& registers(const Prepared& p) {
     return core.registers[static_cast<size_t>(p.engine)];

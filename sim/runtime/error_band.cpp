@@ -60,8 +60,8 @@ void Activity::add(const Activity& other) {
 }
 
 void Activity::add(const chip::LaunchStats& launch) {
-  ++launches;
-  simulated_ps += launch.total_ps;
+  launches += launch.cores;
+  simulated_ps += launch.total_ps * launch.cores;  // the busy times are sums over the cores
   for (size_t e = 0; e < busy_ps.size(); ++e) busy_ps[e] += launch.engines[e].busy_ps;
   dma_busy_ps += launch.dma_busy_ps;
 }

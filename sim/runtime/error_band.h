@@ -13,7 +13,7 @@ namespace trnsim::runtime {
 
 // What kept the chip during some launches.
 struct Activity {
-  int64_t launches = 0;
+  int64_t launches = 0;  // and the time, once for each physical core
   int64_t simulated_ps = 0;
   std::array<int64_t, isa::kNumEngines> busy_ps{};
   int64_t dma_busy_ps = 0;

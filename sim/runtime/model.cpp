@@ -88,6 +88,11 @@ void count_completions(const std::vector<Port>& ports, nrt_tensor_set_t* handle)
 void account(LogicalCore& core, Model& m, const chip::LaunchStats& s, int64_t wall_ns) {
   Totals& t = core.totals;
   t.simulated_ps += s.total_ps;
+  t.physical_ps += s.total_ps * s.cores;
+  for (size_t n = 0; n < static_cast<size_t>(s.cores); ++n) {
+    t.of_core[n].add(s.of_core[n]);
+    t.of_core_ps[n] += s.total_ps;
+  }
   ++t.launches;
   t.instructions += s.instructions;
   (s.from_memo ? t.memo_hits : t.memo_misses) += 1;
@@ -284,6 +289,17 @@ NRT_STATUS load(const void* container, size_t size, int32_t vnc, int32_t vnc_cou
     return from_driver(s);
   }
   model->name = model->image.program->name();
+  if (const int cores = model->image.program->cores(); cores > r.settings.logical_core_size) {
+    r.driver->unload(model->image);
+    r.driver->counters().add(core.physical, driver::CoreCounter::kInvalidError);
+    return fail(NRT_INVALID,
+                "user error: nrt_load: program '" + model->name + "' is compiled for logical cores of " +
+                    std::to_string(cores) + " physical cores, and this process has logical cores of " +
+                    std::to_string(r.settings.logical_core_size) +
+                    "; the two must match: set NEURON_LOGICAL_NC_CONFIG=" + std::to_string(cores) +
+                    " (and NEURON_RT_VIRTUAL_CORE_SIZE, where it is set), or compile the program for " +
+                    std::to_string(r.settings.logical_core_size));
+  }
   model->vnc = static_cast<uint32_t>(vnc);
   model->id = r.next_model_id.fetch_add(1);
   const std::lock_guard lock(core.queue);
@@ -364,7 +380,8 @@ NRT_STATUS execute(nrt_model_t* handle, const nrt_tensor_set_t* inputs, nrt_tens
   if (status != NRT_SUCCESS && status != NRT_TIMEOUT) fail(status, result.message);
   if (status == NRT_TIMEOUT && result.status == chip::LaunchResult::Status::kHang) {
     fail(status, result.message);
-    r.driver->reset_core(core.physical);  // the next program finds a working core
+    for (int n = 0; n < m.image.program->cores(); ++n)  // the next program finds working cores
+      r.driver->reset_core(core.physical + n);
   }
   r.driver->counters().add(core.physical, counter_of(status));
   if (g_observe_executions.load(std::memory_order_relaxed))

@@ -27,6 +27,7 @@ double ns(int64_t ps) { return static_cast<double>(ps) / kPsPerNs; }
 
 void add(Totals& to, const Totals& from) {
   to.simulated_ps = std::max(to.simulated_ps, from.simulated_ps);  // cores run side by side
+  to.physical_ps += from.physical_ps;
   to.launches += from.launches;
   to.instructions += from.instructions;
   to.memo_hits += from.memo_hits;
@@ -55,11 +56,14 @@ std::vector<std::string> split_overrides(const std::string& text) {
 
 json::object roofline(const config::Config& c, const Totals& t, int64_t core_ps) {
   const double seconds = static_cast<double>(core_ps) * 1e-12;
+  // Physical cores per logical core, on average over the time.
+  const double cores = core_ps == 0 ? 1.0 : static_cast<double>(t.physical_ps) / static_cast<double>(core_ps);
   // FP32 rate is the safe lower peak, BF16 the upper: the report gives both so that neither is mistaken for
   // the other.
-  const double peak_half = config::peak_half_flops_per_second(c);
-  const double peak_fp32 = config::peak_fp32_flops_per_second(c);
-  const double peak_bytes = config::hbm_bytes_per_second_per_core(c);
+  const double peak_half = cores * config::peak_half_flops_per_second(c);
+  const double peak_fp32 = cores * config::peak_fp32_flops_per_second(c);
+  const double peak_bytes =
+      std::min(cores * config::hbm_bytes_per_second_per_core(c), c.hbm.stack_bandwidth_gb_per_s * 1e9);
   json::object r;
   r["flops"] = t.flops;
   r["bytes"] = t.bytes;
@@ -82,11 +86,34 @@ json::object roofline(const config::Config& c, const Totals& t, int64_t core_ps)
   if (t.dma_busy_ps > best.busy_ps) best = {"memory", t.dma_busy_ps};
   if (core_ps == 0)
     r["bound"] = "nothing ran";
-  else if (static_cast<double>(best.busy_ps) < kBoundShare * static_cast<double>(core_ps))
+  else if (static_cast<double>(best.busy_ps) < kBoundShare * static_cast<double>(t.physical_ps))
     r["bound"] = "latency";
   else
     r["bound"] = std::string(best.name) == "tensor" ? "compute" : best.name;
   return r;
+}
+
+json::object engines_json(const std::array<chip::EngineStats, isa::kNumEngines>& engines, int64_t core_ps) {
+  json::object o;
+  for (size_t e = 0; e < engines.size(); ++e)
+    o[kEngineNames[e]] = json::object{
+        {"busy_ns", ns(engines[e].busy_ps)},
+        {"utilisation",
+         core_ps == 0 ? 0.0 : static_cast<double>(engines[e].busy_ps) / static_cast<double>(core_ps)},
+        {"instructions", engines[e].instructions}};
+  return o;
+}
+
+// The physical cores of a logical core that something ran on.
+void add_physical_cores(const LogicalCore& core, json::array* list) {
+  const Totals& t = core.totals;
+  for (size_t n = 0; n < t.of_core.size(); ++n) {
+    if (t.of_core_ps[n] == 0) continue;
+    list->push_back(json::object{{"core", core.physical + static_cast<int>(n)},
+                                 {"simulated_ns", ns(t.of_core_ps[n])},
+                                 {"engines", engines_json(t.of_core[n].engines, t.of_core_ps[n])},
+                                 {"dma_busy_ns", ns(t.of_core[n].dma_busy_ps)}});
+  }
 }
 
 json::object band_json(const config::Config& c, const Totals& t, const Activity& activity) {
@@ -109,12 +136,14 @@ std::string report_json(Runtime& r) {
   Totals t;
   int64_t busiest_ps = 0;
   int64_t core_ps = 0;  // sum over cores: what utilisation is a share of
+  json::array physical;
   std::map<std::string, ProgramTotals> programs;
   for (auto& core : r.cores) {
     const std::lock_guard lock(core->queue);
     add(t, core->totals);
     busiest_ps = std::max(busiest_ps, core->totals.simulated_ps);
     core_ps += core->totals.simulated_ps;
+    add_physical_cores(*core, &physical);
     const auto count = [&](const std::string& name, const ProgramTotals& p) {
       if (p.count == 0) return;
       programs[name].add(p);
@@ -154,14 +183,8 @@ std::string report_json(Runtime& r) {
   o["programs"] = std::move(list);
   o["instructions"] = t.instructions;
 
-  json::object engines;
-  for (size_t e = 0; e < t.engines.size(); ++e)
-    engines[kEngineNames[e]] = json::object{
-        {"busy_ns", ns(t.engines[e].busy_ps)},
-        {"utilisation",
-         core_ps == 0 ? 0.0 : static_cast<double>(t.engines[e].busy_ps) / static_cast<double>(core_ps)},
-        {"instructions", t.engines[e].instructions}};
-  o["engines"] = std::move(engines);
+  o["engines"] = engines_json(t.engines, t.physical_ps);
+  o["physical_cores"] = std::move(physical);
   o["dma"] = json::object{{"bytes_read", t.dma_bytes_read},
                           {"bytes_written", t.dma_bytes_written},
                           {"descriptors", t.dma_descriptors},

@@ -19,6 +19,7 @@ namespace trnsim::runtime {
 
 struct Totals {
   int64_t simulated_ps = 0;
+  int64_t physical_ps = 0;  // of the physical cores that programs ran on, together
   int64_t launches = 0;
   int64_t instructions = 0;
   int64_t memo_hits = 0;
@@ -30,12 +31,15 @@ struct Totals {
   int64_t dma_descriptors = 0;
   uint64_t flops = 0;
   uint64_t bytes = 0;  // algorithmic HBM traffic
+  // By physical core of the logical core.
+  std::array<chip::CoreStats, isa::kMaxCores> of_core{};
+  std::array<int64_t, isa::kMaxCores> of_core_ps{};
 };
 
 // One logical core: its compute queue and what has run on it.
 struct LogicalCore {
   std::mutex queue;  // held while a program runs: a core runs one program at a time
-  int physical = 0;  // first physical core of the machine; programs run there
+  int physical = 0;  // first physical core of the machine; programs for one core run there
   std::vector<Model*> models;
   driver::Allocation scratch;  // shared by the models of this core, sized by the largest
   std::vector<chip::Binding> bindings;

@@ -65,7 +65,7 @@ Case make_case(uint64_t seed) {
   c.kind = static_cast<Kind>(random.below(kNumKinds));
   const auto target = random.chance(50) ? isa::Generation::kTrn2 : isa::Generation::kTrn3;
   const auto length = static_cast<int>(1 + random.below(random.chance(10) ? 150 : 25));
-  c.program = random.legal_program(length, target);
+  c.program = random.legal_program(length, target, random.chance(25) ? isa::kMaxCores : 1);
   switch (c.kind) {
     case Kind::kLegal:
       break;
@@ -149,7 +149,7 @@ Judge::Run Judge::run(chip::Device& device, const isa::Program& program,
     const size_t constant = std::min(m.size(), d.constant.size());
     if (constant > 0) std::memcpy(m.data(), d.constant.data(), constant);
   }
-  device.reset_core(0);
+  for (int core = 0; core < isa::kMaxCores; ++core) device.reset_core(core);
   chip::LaunchResult result = device.launch(0, *loaded, bindings);
   r.status = result.status;
   r.message = std::move(result.message);

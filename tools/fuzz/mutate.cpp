@@ -237,7 +237,7 @@ void repair(std::vector<uint8_t>& bytes) {
 
 void mutate(Program& program, RandomProgram& random) {
   for (uint64_t n = 1 + random.below(4); n > 0; --n) {
-    auto& stream = program.streams[random.below(isa::kNumEngines)];
+    auto& stream = program.streams[random.below(isa::stream_number(program.cores, isa::Engine::kTensor))];
     if (!stream.empty()) change_instruction(program, stream, random.below(stream.size()), random);
   }
 }

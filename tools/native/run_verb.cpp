@@ -77,6 +77,17 @@ void print_report(const std::string& json_text) {
               static_cast<long long>(dma.at("bytes_read").to_number<int64_t>()),
               static_cast<long long>(dma.at("bytes_written").to_number<int64_t>()),
               static_cast<long long>(dma.at("descriptors").to_number<int64_t>()));
+  if (const auto& cores = r.at("physical_cores").as_array(); cores.size() > 1) {
+    for (const auto& item : cores) {
+      const auto& core = item.as_object();
+      std::printf("core %-10lld", static_cast<long long>(core.at("core").to_number<int64_t>()));
+      for (const auto& [name, e] : core.at("engines").as_object())
+        std::printf(" %s %.1f %%", std::string(name).c_str(),
+                    100 * e.as_object().at("utilisation").to_number<double>());
+      std::printf(" dma %.1f %%\n", 100 * core.at("dma_busy_ns").to_number<double>() /
+                                        std::max(core.at("simulated_ns").to_number<double>(), 1e-9));
+    }
+  }
   for (const auto& w : r.at("warnings").as_array())
     std::cout << "warning         " << w.as_string().c_str() << '\n';
   std::cout << "bound           " << r.at("roofline").as_object().at("bound").as_string().c_str() << '\n';

@@ -111,10 +111,19 @@ def render(report: dict[str, Any], top: int = 10) -> Group:
     dma = report["dma"]
     busy.add_row("dma", format_ns(dma["busy_ns"]), f"{100 * dma['busy_ns'] / total:.1f} %")
 
+    cores = report.get("physical_cores") or []
+    shares = Table(title="Busy share of each physical core", title_justify="left")
+    for column in ("core", *ENGINES, "dma"):
+        shares.add_column(column, justify="right")
+    for core in cores:
+        dma_share = core["dma_busy_ns"] / max(core["simulated_ns"], 1e-9)
+        values = [core["engines"][name]["utilisation"] for name in ENGINES] + [dma_share]
+        shares.add_row(str(core["core"]), *(f"{100 * v:.1f} %" for v in values))
+
     wall = max(sum(p["wall_s"] for p in report["programs"]), 1e-12)
     simulated = _slowest(report, "simulated time", top, lambda p: p["simulated_ns"], total)
     on_host = _slowest(report, "wall time in the simulator", top, lambda p: 1e9 * p["wall_s"], 1e9 * wall)
-    timed = [busy, simulated] if has_time(report) else []
+    timed = [busy, *([shares] if len(cores) > 1 else []), simulated] if has_time(report) else []
     parts: list[Any] = [Panel(head, title="trnsim report", title_align="left"), *timed, on_host]
     caches = report.get("caches") or {}
     if caches:

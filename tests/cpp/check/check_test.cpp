@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "isa/assembler.h"
+#include "isa/random_program.h"
 #include "isa/validator.h"
 #include "sim/chip/simulator.h"
 #include "tests/cpp/catch.h"
@@ -131,6 +132,27 @@ stream vector
   CHECK(launch({32768}) == "");
   CHECK_THAT(launch({0}), ContainsSubstring("bytes 0-32767"));
   CHECK_THAT(launch({32000}), ContainsSubstring("bytes 32000-32767"));
+}
+
+TEST_CASE("Random programs for two cores have no race, and the high water is that of the fuller core") {
+  for (uint64_t seed = 1; seed <= 30; ++seed) {
+    isa::RandomProgram random(seed);
+    const isa::Program program = random.legal_program(80, isa::Generation::kTrn2, 2);
+    INFO("seed " << seed);
+    const Outcome o = run(program);
+    for (const check::Finding& f : o.report.findings) {
+      INFO(f.message);
+      CHECK(f.kind != check::Kind::kRace);
+    }
+  }
+  const Outcome o = run(planted::assemble("two", R"(cores 2
+stream vector
+  memset dst=sbuf.fp32[0+128]@0{64:1} imm0=1
+core 1
+stream vector
+  memset dst=sbuf.fp32[0+128]@4096{64:1} imm0=1
+)"));
+  CHECK(o.report.sbuf_high_water == 4096 + 256);
 }
 
 TEST_CASE("Every planted fault is found in the right words") {

@@ -322,6 +322,26 @@ load:
   loop reg_a=r0 target=load
   wait s16>=128 | dma_copy queue=1 dst=hbm("y").fp32{16384:1} src0=$A | then s17+=16
 )"},
+      // two cores: through HBM behind a barrier, then an exchange, behind which the first core writes again
+      {"pair", R"(cores 2
+tensor "t" scratch fp32 [128, 64] 32768 bytes
+tensor "y" output fp32 [128, 64] 32768 bytes
+let A sbuf.fp32[0+128]@0{64:1}
+let B sbuf.fp32[0+128]@256{64:1}
+stream vector
+  memset dst=$A imm0=1 | then s1+=1
+stream sync
+  wait s1>=1 | dma_copy queue=0 dst=hbm("t").fp32{8192:1} src0=$A | then s16+=16
+  wait s16>=16 | core_barrier src0=hbm("t").fp32{8192:1}
+  send_recv queue=1 count=1 imm=3 dst=$B src0=$A | then s17+=16
+  wait s17>=16 | dma_copy queue=0 dst=hbm("t").fp32{8192:1} src0=$B | then s16+=16
+core 1
+stream sync
+  core_barrier src0=hbm("t").fp32{8192:1}
+  dma_copy queue=0 dst=$A src0=hbm("t").fp32{8192:1} | then s16+=16
+  wait s16>=16 | send_recv queue=1 count=0 imm=3 dst=$B src0=$A | then s17+=16
+  wait s17>=16 | dma_copy queue=0 dst=hbm("y").fp32{8192:1} src0=$B | then s16+=16
+)"},
   };
   return kAll;
 }

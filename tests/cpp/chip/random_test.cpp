@@ -33,12 +33,14 @@ TEST_CASE("Every row of the instruction table has a timing law on each of its en
         const auto engine = static_cast<isa::Engine>(e);
         if (!row.runs_on(engine)) continue;
         INFO(name << ' ' << row.name << " on " << isa::engine_label(engine));
-        isa::Program p = random.legal_program(1);
+        const bool pair = row.has_rule(isa::Rule::kTwoCores);
+        isa::Program p = random.legal_program(1, isa::Generation::kTrn2, pair ? 2 : 1);
         for (auto& s : p.streams) s.clear();
         isa::Instruction i = random.legal_instruction(row.opcode, engine);
         i.sync = isa::Sync{};
         i.target = 1;  // a branch goes to the end
         p.streams[static_cast<size_t>(e)] = {i};
+        if (pair) p.streams[isa::stream_number(1, engine)] = {i};
         const auto r = chip::run_timing(p, c);
         // A loop or branch on a register that memory defines is refused in words, nothing else is.
         CHECK(r.status == Status::kOk);

@@ -25,10 +25,11 @@ inline void check_same_program(const trnsim::isa::Program& a, const trnsim::isa:
     CHECK(a.locations[i].line == b.locations[i].line);
     CHECK(a.locations[i].what == b.locations[i].what);
   }
-  for (int e = 0; e < trnsim::isa::kNumEngines; ++e) {
+  CHECK(a.cores == b.cores);
+  for (size_t e = 0; e < a.streams.size(); ++e) {
     REQUIRE(a.streams[e].size() == b.streams[e].size());
     for (size_t n = 0; n < a.streams[e].size(); ++n) {
-      INFO("engine " << e << " instruction " << n << " " << trnsim::isa::row(a.streams[e][n].opcode).name);
+      INFO("stream " << e << " instruction " << n << " " << trnsim::isa::row(a.streams[e][n].opcode).name);
       REQUIRE(trnsim::isa::same_instruction(a.streams[e][n], b.streams[e][n]));
     }
   }

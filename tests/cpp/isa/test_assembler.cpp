@@ -83,11 +83,31 @@ TEST_CASE("program, text, program: every opcode, any field") {
 
 TEST_CASE("legal programs round-trip too") {
   RandomProgram random(12);
-  const Program p = random.legal_program(500);
-  Program back;
+  for (int cores : {1, 2}) {
+    const Program p = random.legal_program(500, Generation::kTrn2, cores);
+    Program back;
+    std::vector<AssembleError> errors;
+    REQUIRE(assemble(disassemble(p), back, errors));
+    check_same_program(p, back);
+  }
+}
+
+TEST_CASE("the streams behind `core 1` are those of the second core") {
+  Program p;
   std::vector<AssembleError> errors;
-  REQUIRE(assemble(disassemble(p), back, errors));
-  check_same_program(p, back);
+  const std::string head = "program \"p\" target \"trn2\"\n";
+  REQUIRE(
+      assemble(head + "cores 2\nstream sync\nend: halt\ncore 1\nstream sync\n  jump target=end\nend: halt\n",
+               p, errors));
+  CHECK(p.cores == 2);
+  CHECK(p.streams[stream_number(0, Engine::kSync)].size() == 1);
+  REQUIRE(p.streams[stream_number(1, Engine::kSync)].size() == 2);
+  CHECK(p.streams[stream_number(1, Engine::kSync)][0].target == 1);  // labels belong to their stream
+  CHECK_FALSE(assemble(head + "core 1\nstream sync\n", p, errors));
+  CHECK_THAT(to_text(errors, "f"),
+             ContainsSubstring("f:2:6: core 1 of a program of 1; a program of two cores says so"));
+  CHECK_FALSE(assemble(head + "cores 3\n", p, errors));
+  CHECK_THAT(to_text(errors, "f"), ContainsSubstring("a program has 1 or 2 physical cores"));
 }
 
 TEST_CASE("tensors without a unique name are named by number") {

@@ -66,7 +66,7 @@ TEST_CASE("programs go through the container unchanged") {
     LoadedContainer c;
     ContainerError error;
     REQUIRE(read_container(range(file), c, &error));
-    CHECK(c.instructions() == static_cast<uint64_t>(5 * n));
+    CHECK(c.instructions() == static_cast<uint64_t>(5 * n * p.cores));
     REQUIRE(c.constants[2].size == 5);
     CHECK((c.constants[2].data - file.data()) % 64 == 0);
     Program back;
@@ -74,6 +74,21 @@ TEST_CASE("programs go through the container unchanged") {
     REQUIRE(decode_program(c, back, &message));
     check_same_program(p, back);
     CHECK(write_container(back) == file);
+  }
+}
+
+TEST_CASE("programs of one core are files of the version before, programs of two are not") {
+  RandomProgram random(9);
+  const auto one = write_container(random.legal_program(20)),
+             two = write_container(random.legal_program(20, Generation::kTrn2, 2));
+  CHECK(one[8] == kContainerVersion - 1);
+  CHECK(two[8] == kContainerVersion);
+  for (auto file : {one, two}) {
+    file[8] ^= 1;
+    Program p;
+    ContainerError error;
+    REQUIRE_FALSE(read_program(range(file), p, &error));
+    CHECK_THAT(error.message, ContainsSubstring("does not go with"));
   }
 }
 

@@ -9,6 +9,10 @@ using namespace trnsim::isa::test;
 
 namespace {
 
+Access with_offset(Access a, int64_t offset) {
+  a.offset = offset;
+  return a;
+}
 Access hbm(const std::vector<uint32_t>& sizes, Dtype d = Dtype::kF32) {
   return tile(Space::kHbm, 0, sizes, d);
 }
@@ -67,10 +71,47 @@ TEST_CASE("generations are data: rows, engines, flags, dtypes and operators of t
       "fp4x4, which takes part in arithmetic from trn3 on", Generation::kTrn2);
 }
 
-TEST_CASE("what two cores of a logical core do together is refused in words") {
-  refuses(make(Opcode::kSendRecv, Engine::kSync, sbuf(128, 64), sbuf(128, 64)), "not simulated",
-          "logical_core_size 1");
-  refuses(make(Opcode::kCoreBarrier, Engine::kSync, {}, hbm({4})), "not simulated", "logical_core_size 1");
+TEST_CASE(
+    "what two cores of a logical core do together needs two cores, and tiles of one shape that lie apart") {
+  const Access tile = sbuf(128, 64), behind = with_offset(tile, 4096);
+  Instruction exchange = make(Opcode::kSendRecv, Engine::kGpSimd, behind, tile);
+  exchange.count = 1;
+  user(exchange, "works with the other core of a logical core of two; write `cores 2`");
+  const Instruction barrier = make(Opcode::kCoreBarrier, Engine::kSync, {}, hbm({4}));
+  user(barrier, "the program runs on one physical core");
+  const auto on_two = [](Instruction i, int core = 0) {
+    Program p;
+    p.cores = 2;
+    p.tensors.push_back({"x", TensorKind::kInput, Dtype::kU8, {1 << 24}, 1 << 24, {}});
+    p.streams[stream_number(core, i.engine)].push_back(i);
+    std::string text;
+    for (const Diagnostic& d : validate(p, Generation::kTrn2)) text += d.message + "\n";
+    return text;
+  };
+  CHECK(on_two(barrier) == "");
+  CHECK(on_two(exchange) == "");
+  CHECK_THAT(on_two(exchange, 1),
+             ContainsSubstring("user error: gpsimd of core 1 instruction 0 (send_recv): count is 1; core 1 "
+                               "exchanges with core 0"));
+  CHECK_THAT(on_two(with(exchange, [](Instruction& i) { i.imm = -1; })),
+             ContainsSubstring("pipes are numbered from 0 on"));
+  CHECK_THAT(on_two(with(exchange, [&](Instruction& i) { i.dst = with_offset(tile, 64); })),
+             ContainsSubstring("src0 and dst overlap"));
+  CHECK_THAT(on_two(with(exchange, [&](Instruction& i) { i.dst = with_offset(sbuf(128, 32), 4096); })),
+             ContainsSubstring("elements"));
+  CHECK_THAT(on_two(with(exchange,
+                         [&](Instruction& i) {
+                           i.dge = DgeMode::kSoftware;
+                           i.src0 = sbuf(128, 257, Dtype::kU8);
+                           i.dst = with_offset(i.src0, 4096);
+                         })),
+             ContainsSubstring("257 elements per partition; software descriptors exchange 256 at most"));
+  Program p;
+  p.streams[stream_number(1, Engine::kSync)].resize(1);
+  CHECK_THAT(validate(p, Generation::kTrn2)[0].message,
+             ContainsSubstring("the program has one physical core and instructions for core 1"));
+  p.cores = 3;
+  CHECK_THAT(validate(p, Generation::kTrn2)[0].message, ContainsSubstring("a logical core has 1 or 2"));
 }
 
 TEST_CASE("tiles of the systolic array") {

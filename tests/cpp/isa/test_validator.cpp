@@ -423,7 +423,7 @@ TEST_CASE("random legal instructions are accepted, every opcode on every engine 
   RandomProgram random(1);
   for (Generation g : {Generation::kTrn2, Generation::kTrn3}) {
     for (int n = 0; n < 40; ++n) {
-      const Program p = random.legal_program(200, g);
+      const Program p = random.legal_program(200, g, 1 + n % 2);
       const auto diagnostics = validate(p);
       REQUIRE(messages(diagnostics) == "");
     }

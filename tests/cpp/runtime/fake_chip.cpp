@@ -22,6 +22,7 @@ class Program : public chip::LoadedProgram {
   const std::string& target() const override { return target_; }
   const std::vector<chip::TensorInfo>& tensors() const override { return tensors_; }
   const std::vector<uint8_t>& constant(size_t i) const override { return constants_[i]; }
+  int cores() const override { return cores_; }
   uint64_t code_bytes() const override { return 256; }
   int64_t instructions() const override { return 7; }
   uint64_t flops() const override { return 1000; }
@@ -32,6 +33,7 @@ class Program : public chip::LoadedProgram {
   std::vector<chip::TensorInfo> tensors_;
   std::vector<std::vector<uint8_t>> constants_;
   int64_t ps_ = 1000000;
+  int cores_ = 1;
   std::string fail_;
 };
 
@@ -73,6 +75,8 @@ class Chip : public chip::Device {
         p->constants_.back().assign(n, static_cast<uint8_t>(value));
       } else if (verb == "ps") {
         p->ps_ = std::stoll(name);
+      } else if (verb == "cores") {
+        p->cores_ = std::stoi(name);
       } else if (verb == "fail") {
         p->fail_ = name;
       } else if (verb == "neff") {
@@ -95,12 +99,17 @@ class Chip : public chip::Device {
     if (launch_sleep_ms > 0) std::this_thread::sleep_for(std::chrono::milliseconds(launch_sleep_ms));
     chip::LaunchResult r;
     r.stats.total_ps = p.ps_;
-    r.stats.instructions = 7;
-    r.stats.engines[0] = {p.ps_ / 2, 3};
-    r.stats.dma_busy_ps = p.ps_ / 4;
-    r.stats.dma_bytes_read = 10;
-    r.stats.dma_bytes_written = 20;
-    r.stats.dma_descriptors = 2;
+    r.stats.cores = p.cores_;
+    for (size_t n = 0; n < static_cast<size_t>(p.cores_); ++n) {
+      chip::CoreStats& core = r.stats.of_core[n];
+      core.instructions = 7;
+      core.engines[0] = {p.ps_ / 2, 3};
+      core.dma_busy_ps = p.ps_ / 4;
+      core.dma_bytes_read = 10;
+      core.dma_bytes_written = 20;
+      core.dma_descriptors = 2;
+      r.stats.add(core);
+    }
     null_bindings = 0;
     for (const auto& b : bindings) null_bindings += b.data == nullptr ? 1 : 0;
     output_initialised = bindings.empty() ? 0 : bindings.back().initialised;

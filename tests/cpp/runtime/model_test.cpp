@@ -72,6 +72,27 @@ TEST_CASE("containers that are refused") {
   CHECK(nrt_load_collectives(kAddOne.data(), kAddOne.size(), 0, 1, 0, 1, &m) == NRT_SUCCESS);
 }
 
+TEST_CASE("a program for two physical cores needs logical cores of two") {
+  const std::string pair = "program wide\ncores 2\nin a 8\nout b 8\n";
+  {
+    Session session(Environment{{"NEURON_LOGICAL_NC_CONFIG", "1"}});
+    nrt_model_t* m = nullptr;
+    CHECK(nrt_load(pair.data(), pair.size(), 0, 1, &m) == NRT_INVALID);
+    CHECK(
+        error_has("program 'wide' is compiled for logical cores of 2 physical cores, and this process has "
+                  "logical cores "
+                  "of 1; the two must match: set NEURON_LOGICAL_NC_CONFIG=2"));
+    CHECK(m == nullptr);
+  }
+  Session session;  // two are the default, and one-core programs run there too
+  nrt_model_t* wide = load(pair);
+  nrt_model_t* narrow = load(kAddOne);
+  nrt_tensor_t* a = device_tensor(8);
+  nrt_tensor_t* b = device_tensor(8);
+  for (nrt_model_t* m : {wide, narrow})
+    CHECK(nrt_execute(m, tensor_set({{"a", a}}), tensor_set({{"b", b}})) == NRT_SUCCESS);
+}
+
 TEST_CASE("bindings that are refused name the tensor") {
   Session session;
   nrt_model_t* m = load(kAddOne);

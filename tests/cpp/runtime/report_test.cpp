@@ -65,6 +65,36 @@ TEST_CASE("the report adds up programs, engines and cores") {
   CHECK(trnsim_simulated_ps(0) == 5000000);  // since init, whatever the report
 }
 
+TEST_CASE("the report tells the physical cores of a logical core apart") {
+  Session session;
+  run("p\ncores 2", 0, 3, true);
+  run("q", 0, 1, false);
+  run("r", 1, 1, false);
+  const json::object r = report();
+  CHECK(r.at("simulated_ns").to_number<double>() == 4000);
+  const auto& cores = r.at("physical_cores").as_array();
+  REQUIRE(cores.size() == 3);
+  const auto time = [&](size_t n) { return cores[n].as_object().at("simulated_ns").to_number<double>(); };
+  CHECK(cores[0].as_object().at("core").to_number<int>() == 0);
+  CHECK(cores[1].as_object().at("core").to_number<int>() == 1);
+  CHECK(cores[2].as_object().at("core").to_number<int>() == 2);
+  CHECK((time(0) == 4000 && time(1) == 3000 && time(2) == 1000));
+  for (const auto& core : cores) {
+    const auto& tensor = core.as_object().at("engines").as_object().at("tensor").as_object();
+    CHECK(tensor.at("utilisation").to_number<double>() == Approx(0.5));
+  }
+  // Shares of the cores that the programs ran on.
+  CHECK(r.at("engines").as_object().at("tensor").as_object().at("utilisation").to_number<double>() ==
+        Approx(0.5));
+  CHECK(r.at("engines").as_object().at("tensor").as_object().at("busy_ns").to_number<double>() == 4000);
+  // The roof of 8 us of physical cores over 5 us of logical ones.
+  const auto& roof = r.at("roofline").as_object();
+  trnsim_reset_report();
+  run("one", 1, 1, false);
+  CHECK(roof.at("peak_flops_per_s").to_number<double>() ==
+        Approx(1.6 * report().at("roofline").as_object().at("peak_flops_per_s").to_number<double>()));
+}
+
 TEST_CASE("the report file is written at close, but not for PyTorch") {
   const std::string file = (std::filesystem::temp_directory_path() / "trnsim-report-test.json").string();
   std::filesystem::remove(file);
