@@ -69,8 +69,7 @@ void batch_norm(LowerContext& c, const BatchNormArgs& a) {
       m.m.row_output(c.out(a.new_var), m.channel(a.running_var));
     }
   }
-  Ex y = (v - mean) * invstd;
-  if (a.weight >= 0 && !c.is_none(a.weight)) y = y * m.channel(a.weight);
+  Ex y = (v - mean) * (a.weight >= 0 && !c.is_none(a.weight) ? invstd * m.channel(a.weight) : invstd);
   if (a.bias >= 0 && !c.is_none(a.bias)) y = y + m.channel(a.bias);
   m.m.output(m.r.full(c.out(0)), y);
   if (m.has(1)) m.m.row_output(c.out(1), mean);
@@ -115,11 +114,13 @@ void lower_batch_norm_backward(LowerContext& c) {
   Ex gv = m.full(g);
   Ex mean = m.channel(train ? 5 : 3);
   Ex invstd = train ? m.channel(6) : m.m.math(ExprOp::kRsqrt, m.channel(4) + m.channel(8));
-  Ex xhat = (m.full(x) - mean) * invstd;
+  Ex d = m.full(x) - mean;
   Ex scale = c.is_none(2) ? invstd : invstd * m.channel(2);
-  Ex grad_bias = m.sum(gv), grad_weight = m.sum(gv * xhat);
+  Ex grad_bias = m.sum(gv), grad_weight = m.sum(gv * d) * invstd;
   if (c.wanted(0)) {
-    Ex dx = train ? scale * (gv - grad_bias * (1.0 / m.n) - xhat * (grad_weight * (1.0 / m.n))) : scale * gv;
+    // scale (g - mean(g) - xhat mean(g xhat)) with everything but g and d gathered into values per channel.
+    Ex dx = scale * gv;
+    if (train) dx = dx - (d * (scale * invstd * grad_weight * (1.0 / m.n)) + scale * grad_bias * (1.0 / m.n));
     m.m.output(m.r.full(c.out(0)), dx);
   }
   if (c.wanted(1)) m.m.row_output(c.out(1), grad_weight);

@@ -10,13 +10,15 @@
 #include <map>
 #include <numeric>
 
+#include "device_plugin/compiler/cost.h"
 #include "device_plugin/compiler/tilers/map_tiles.h"
 
 namespace trnsim::compiler {
 
 namespace {
 
-constexpr int64_t kMinRunElements = 128;  // 512 bytes: shorter DMA runs waste bandwidth
+constexpr int64_t kRunElements[] = {128, 64, 32,
+                                    16};  // shortest run that partitions may cut the innermost axis into
 constexpr int64_t kTargetFree =
     2048;  // elements per partition of one tile, for overlap of DMA and computation
 constexpr int64_t kBudgetBytes = 88 * 1024;   // live tiles of one iteration; two iterations overlap
@@ -140,9 +142,59 @@ class MapTiler {
     b = r;
   }
 
+  // Short runs are slower to transfer, few partitions slower to compute: the laws of time decide.
+  std::vector<Box> partitions(const Box& box, AxisRole role) const {
+    std::vector<Box> best;
+    double least_ns = HUGE_VAL;
+    for (int64_t run : kRunElements) {
+      std::vector<Box> parts = choose_partitions(box, role, max_partition_axes_, run);
+      const double ns = time_ns(parts);
+      if (ns >= least_ns) continue;
+      least_ns = ns;
+      best = std::move(parts);
+    }
+    return best;
+  }
+
+  double time_ns(const std::vector<Box>& parts) const {
+    const config::Config& config = target_config(tile_.target());
+    double ns = 0;
+    for (const Box& part : parts) {
+      const int64_t rows = part.product(AxisRole::kPartition);
+      int64_t elements = 1;
+      for (int64_t s : part.sizes) elements *= s;
+      const int64_t free = elements / rows;
+      const int64_t engines = std::min<int64_t>(static_cast<int64_t>(config.dma.engines), (rows + 7) / 8);
+      for (const View& v : part.views) {
+        int64_t run = 1, moved = 1;
+        bool dense = true;
+        for (int i = part.rank() - 1; i >= 0; --i) {
+          if (v.strides[i] == 0 || part.sizes[i] == 1) continue;
+          moved *= part.sizes[i];
+          dense = dense && part.role(i) != AxisRole::kPartition && v.strides[i] == run;
+          if (dense) run *= part.sizes[i];
+        }
+        const int64_t bytes = static_cast<int64_t>(isa::dtype_bytes(v.dtype));
+        ns +=
+            static_cast<double>(cost::descriptor_time(moved * bytes / engines, run * bytes, false, config)) /
+            1e3;
+      }
+      isa::Instruction i;
+      i.opcode = isa::Opcode::kTensorTensor;
+      i.dst.space = isa::Space::kSbuf;
+      i.dst.num_partitions = static_cast<uint16_t>(rows);
+      i.dst.num_dims = 1;
+      i.dst.step[0] = 1;
+      i.dst.size[0] = static_cast<uint32_t>(free);
+      i.src0 = i.src1 = i.dst;
+      ns += static_cast<double>(tiles_.operations()) * compute_time(i, isa::Engine::kVector, config).issue_ns;
+    }
+    return ns;
+  }
+
   void plain(const Box& box) {
     int64_t target = std::min(limit_, kTargetFree);
-    for (const Box& part : choose_partitions(box, AxisRole::kKept, max_partition_axes_, kMinRunElements)) {
+    for (const Box& part : partitions(box, AxisRole::kKept)) {
       int64_t free = part.product(AxisRole::kKept);
       // A tile somewhat over the target is not worth cutting.
       int64_t limit = free <= std::min(limit_, target * 3 / 2) ? free : target;
@@ -160,7 +212,31 @@ class MapTiler {
     // Rows that lie across memory: the innermost axis is a kept one.
     bool across =
         box.rank() > 0 && box.role(box.rank() - 1) == AxisRole::kKept && box.sizes[box.rank() - 1] >= 8;
-    return across && length >= 16;
+    if (across && length >= 16) return true;
+    if (length < 512 || rows > 1024 || !tiles_.only_float_sums()) return false;
+    // What is gained on few partitions has to pay for combining the partitions' sums.
+    return time_ns(partitions(box, AxisRole::kReduced)) + combine_ns() <
+           time_ns(choose_partitions(box, AxisRole::kKept, max_partition_axes_, 1));
+  }
+
+  // A sum over partitions per level of reductions: to the tensor engine and back.
+  double combine_ns() const {
+    const config::Config& config = target_config(tile_.target());
+    isa::Instruction i;
+    i.opcode = isa::Opcode::kMultiplyMoving;
+    i.src0.space = isa::Space::kSbuf;
+    i.src0.num_partitions = isa::kMaxPartitions;
+    i.src0.num_dims = 1;
+    i.src0.step[0] = 1;
+    i.src0.size[0] = 1;
+    isa::Instruction copy = i;
+    copy.opcode = isa::Opcode::kCopy;
+    copy.src0.space = isa::Space::kPsum;
+    copy.dst = i.src0;
+    const double handoff_ns = config.semaphore.visible_ns + config.semaphore.wake_ns;
+    return static_cast<double>(tiles_.reduce_levels().size()) *
+           (compute_time(i, isa::Engine::kTensor, config).latency_ns +
+            compute_time(copy, isa::Engine::kVector, config).latency_ns + 2 * handoff_ns);
   }
 
   void free_rows(const Box& box) {
@@ -199,8 +275,7 @@ class MapTiler {
         kept_axes += chunk.role(i) == AxisRole::kKept && chunk.sizes[i] > 1;
       int64_t kept = chunk.product(AxisRole::kKept);
       std::vector<Box> pieces;
-      for (const Box& part :
-           choose_partitions(chunk, AxisRole::kReduced, max_partition_axes_, kMinRunElements)) {
+      for (const Box& part : partitions(chunk, AxisRole::kReduced)) {
         for_each_piece(part, AxisRole::kReduced,
                        std::max<int64_t>(1, std::min(limit_, 2 * kTargetFree) / kept), 3 - kept_axes,
                        [&](Box piece) { pieces.push_back(std::move(piece)); });

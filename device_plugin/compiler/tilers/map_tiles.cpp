@@ -371,6 +371,7 @@ void MapTiles::emit(Box box, const EmitOptions& options) {
   std::vector<int32_t> roots;
   std::vector<Access> into;
   std::vector<const Output*> list;
+  std::vector<size_t> tile_of;  // per output: its place in `into`
   std::vector<int64_t> row_dims;
   for (size_t i = 0; i < f.tiles.dims.size(); ++i) {
     if (!f.tiles.reduced[i]) row_dims.push_back(f.tiles.dims[i]);
@@ -379,9 +380,14 @@ void MapTiles::emit(Box box, const EmitOptions& options) {
   for (const Output& o : outputs_) {
     if (o.row ? !options.row_outputs : !options.full_outputs) continue;
     list.push_back(&o);
+    const Dtype dtype = tile_dtype(views_[o.view].dtype);
+    // One tile for results that are stored to several places.
+    size_t same = 0;
+    while (same < roots.size() && (roots[same] != o.expr || into[same].dtype != dtype)) ++same;
+    tile_of.push_back(same);
+    if (same < roots.size()) continue;
     roots.push_back(o.expr);
-    into.push_back(
-        tile_.sbuf(f.tiles.partitions, o.row ? row_dims : f.tiles.dims, tile_dtype(views_[o.view].dtype)));
+    into.push_back(tile_.sbuf(f.tiles.partitions, o.row ? row_dims : f.tiles.dims, dtype));
   }
   if (roots.empty()) return;
   emit_roots(f, options, roots, into, nullptr, false);
@@ -398,7 +404,8 @@ void MapTiles::emit(Box box, const EmitOptions& options) {
       part.sizes.push_back(v.sizes[d]);
       part.strides.push_back(v.strides[d]);
     }
-    Access src = o.row && options.across ? slice_partitions(into[i], 0, 1) : into[i];
+    const Access& tile = into[tile_of[i]];
+    Access src = o.row && options.across ? slice_partitions(tile, 0, 1) : tile;
     Access dst = hbm_view(context_, part);
     int64_t step = step_bytes(o.view);
     tile_.store(step != 0 ? tile_.advance(dst, step) : dst, src);

@@ -2,6 +2,7 @@
 // a few vector-engine instructions per window position.
 #include <algorithm>
 #include <limits>
+#include <map>
 
 #include "device_plugin/compiler/tilers/conv_geometry.h"
 #include "device_plugin/compiler/tilers/planes.h"
@@ -50,11 +51,26 @@ class WindowTiler {
       input_ = p.views[0];
       out_ = p.views[1];
       if (indices) indices_ = p.views[2];
-      for (int64_t c = 0; c < input_.channels; c += kPartitions) {
-        channel_ = c;
-        channels_ = std::min(kPartitions, input_.channels - c);
+      // More planes than partitions: several in a row on each, so that an instruction has more to do.
+      const int64_t planes = input_.channels, each = planes / kPartitions;
+      if (each > 1) {
+        channels_ = kPartitions;
+        for (ImageView* v : {&input_, &out_, &indices_}) {
+          v->n = each;
+          v->n_stride = v->channel_stride;
+          v->channel_stride *= each;
+        }
         run_channels();
       }
+      input_ = p.views[0];
+      out_ = p.views[1];
+      if (indices) indices_ = p.views[2];
+      for (int64_t c = each > 1 ? each * kPartitions : 0; c < planes; c += kPartitions) {
+        channel_ = c;
+        channels_ = std::min(kPartitions, planes - c);
+        run_channels();
+      }
+      channel_ = 0;
     }
   }
 
@@ -64,13 +80,19 @@ class WindowTiler {
   void run_channels() {
     switch (k_.mode) {
       case Mode::kMaxForward:
-        for (const ImageBlock& b : forward_blocks()) max_forward(b);
+        for (const ImageBlock& b : forward_blocks()) {
+          positions_.clear();
+          max_forward(b);
+        }
         break;
       case Mode::kAvgForward:
         for (const ImageBlock& b : forward_blocks()) average_forward(b);
         break;
       default:
-        for (const ImageBlock& b : backward_blocks()) backward(b);
+        for (const ImageBlock& b : backward_blocks()) {
+          positions_.clear();
+          backward(b);
+        }
     }
   }
 
@@ -100,22 +122,26 @@ class WindowTiler {
     source_range({correlation_}, block, &lo, &extent);
     const float lowest =
         isa::is_float(input_dtype_) ? -std::numeric_limits<float>::infinity() : lowest_integer();
-    const SourceTile source =
-        load_source(input_, channel_, channels_, 0, 1, lo, extent, input_dtype_, lowest, context_, tile_);
+    const SourceTile source = load_source(input_, channel_, channels_, block.n, block.count, lo, extent,
+                                          input_dtype_, lowest, context_, tile_);
     Access best = tile({block.elements()}, input_dtype_);
     Access position;
     const bool indices = k_.indices.buffer >= 0;
-    if (indices) position = first_positions(block);
-    const Access first = source.window(block, stride_, correlation_.taps[0].offset);
-    tile_.copy(shaped(best, block), first);
-    for (size_t t = 1; t < correlation_.taps.size(); ++t) {
-      const ConvTap& tap = correlation_.taps[t];
-      const Access window = source.window(block, stride_, tap.offset);
-      if (!indices) {
-        tile_.tensor_tensor(shaped(best, block), shaped(best, block), window, AluOp::kMax);
-        continue;
-      }
-      take_greater(block, tap, window, best, position);
+    if (indices) {
+      // While the input is on its way.
+      position = first_positions(block);
+      for (const ConvTap& tap : correlation_.taps) positions(block, tap);
+    }
+    const auto window = [&](size_t t) { return source.window(block, stride_, correlation_.taps[t].offset); };
+    tile_.copy(shaped(best, block), window(0));
+    for (size_t t = 1; t < correlation_.taps.size(); ++t)
+      tile_.tensor_tensor(shaped(best, block), shaped(best, block), window(t), AluOp::kMax);
+    if (indices) {
+      // The first of equal values: the one that is written last. A NaN equals nothing; the last one of a window counts.
+      for (size_t t = correlation_.taps.size(); t-- > 0;)
+        note_position(block, correlation_.taps[t], window(t), shaped(best, block), AluOp::kEqual, position);
+      for (size_t t = 0; isa::is_float(input_dtype_) && t < correlation_.taps.size(); ++t)
+        note_position(block, correlation_.taps[t], window(t), window(t), AluOp::kNotEqual, position);
     }
     tile_.store(image_access(out_, channel_, channels_, block, context_), best);
     if (indices) tile_.store(image_access(indices_, channel_, channels_, block, context_), position);
@@ -134,25 +160,20 @@ class WindowTiler {
     }
   }
 
-  // Where the window value is greater than the best so far, or NaN, it becomes the best and its position is
-  // noted.
-  void take_greater(const ImageBlock& block, const ConvTap& tap, const Access& window, const Access& best,
-                    const Access& position) {
-    Access greater = tile({block.elements()}, Dtype::kU8);
-    tile_.tensor_tensor(shaped(greater, block), window, shaped(best, block), AluOp::kGreater);
-    if (isa::is_float(input_dtype_)) {
-      Access nan = tile({block.elements()}, Dtype::kU8), either = tile({block.elements()}, Dtype::kU8);
-      tile_.tensor_tensor(shaped(nan, block), window, window, AluOp::kNotEqual);
-      tile_.tensor_tensor(either, greater, nan, AluOp::kMax);
-      greater = either;
-    }
-    tile_.copy_predicated(shaped(best, block), window, shaped(greater, block));
-    tile_.copy_predicated(position, positions(block, tap), greater);
+  // Where the comparison holds, the position of the tap is noted.
+  void note_position(const ImageBlock& block, const ConvTap& tap, const Access& a, const Access& b,
+                     AluOp compare, const Access& position) {
+    Access holds = tile({block.elements()}, Dtype::kU8);
+    tile_.tensor_tensor(shaped(holds, block), a, b, compare);
+    tile_.copy_predicated(position, positions(block, tap), holds);
   }
 
-  // Flat input position of a window tap for every output of the block, int32.
+  // Flat input position of a window tap for every output of the block, int32. Positions of the same block are made once.
   Access positions(const ImageBlock& block, const ConvTap& tap) {
-    Access p = tile({block.elements()}, Dtype::kI32);
+    const auto [it, fresh] = positions_.try_emplace(tap.index);
+    if (!fresh) return it->second;
+    Access& p = it->second;
+    p = tile({block.elements()}, Dtype::kI32);
     write_positions(p, block, {{{0, block.size[0]}, {0, block.size[1]}, {0, block.size[2]}}}, stride_,
                     tap.offset);
     return p;
@@ -166,6 +187,7 @@ class WindowTiler {
     isa::AffinePattern pattern;
     std::vector<std::pair<int64_t, int64_t>> dims;
     int64_t delta = 0;
+    if (block.count > 1) dims.emplace_back(block.size[0] * pitch[0], block.count);  // the same in every plane
     for (int a = 0; a < 3; ++a) {
       const Range& r = part[static_cast<size_t>(a)];
       pattern.base += ((block.at[a] + r.begin) * in_step[a] + offset[a]) * flat[a];
@@ -241,7 +263,8 @@ class WindowTiler {
       for (const Class& y : classes[1])
         for (const Class& z : classes[2]) {
           const int64_t delta = x.range.begin * pitch[0] + y.range.begin * pitch[1] + z.range.begin;
-          tile_.memset(region(d, delta, 1, 0, {x.range.count, y.range.count, z.range.count}, pitch),
+          tile_.memset(region(d, delta, block.count, block.size[0] * pitch[0],
+                              {x.range.count, y.range.count, z.range.count}, pitch),
                        value(x.count * y.count * z.count));
         }
     return d;
@@ -258,8 +281,8 @@ class WindowTiler {
   void average_forward(const ImageBlock& block) {
     Spatial lo, extent;
     source_range({correlation_}, block, &lo, &extent);
-    const SourceTile source =
-        load_source(input_, channel_, channels_, 0, 1, lo, extent, input_dtype_, 0.0f, context_, tile_);
+    const SourceTile source = load_source(input_, channel_, channels_, block.n, block.count, lo, extent,
+                                          input_dtype_, 0.0f, context_, tile_);
     float constant = 1.0f;
     const Access divisors = reciprocal_divisors(block, &constant);
     Access sum = tile({block.elements()}, Dtype::kF32);
@@ -284,6 +307,8 @@ class WindowTiler {
   }
   ImageBlock touching_block(const ImageBlock& block) const {
     ImageBlock o;
+    o.n = block.n;
+    o.count = block.count;
     for (int a = 0; a < 3; ++a) {
       const Range r = touching(a, block.at[a], block.size[a]);
       o.at[a] = r.begin;
@@ -324,9 +349,11 @@ class WindowTiler {
       extent[a] = high - low;
     }
     SourceTile sum;
+    sum.n = block.n;
     sum.lo = lo;
     sum.extent = extent;
-    sum.tile = tile({extent[0] * extent[1] * extent[2]}, Dtype::kF32);
+    const int64_t volume = extent[0] * extent[1] * extent[2];
+    sum.tile = tile({block.count * volume}, Dtype::kF32);
     tile_.memset(sum.tile, 0.0f);
     Access gradient = tile({outputs.elements()}, Dtype::kF32);
     tile_.load(gradient, image_access(out_, channel_, channels_, outputs, context_));
@@ -345,7 +372,7 @@ class WindowTiler {
     const Spatial pitch{extent[1] * extent[2], extent[2], 1};
     int64_t delta = 0;
     for (int a = 0; a < 3; ++a) delta += (block.at[a] - lo[a]) * pitch[a];
-    tile_.copy(shaped(result, block), region(sum.tile, delta, 1, 0, block.size, pitch));
+    tile_.copy(shaped(result, block), region(sum.tile, delta, block.count, volume, block.size, pitch));
     tile_.store(image_access(input_, channel_, channels_, block, context_), result);
   }
 
@@ -353,13 +380,20 @@ class WindowTiler {
   void max_backward(const ImageBlock& outputs, const Access& gradient, const SourceTile& sum) {
     Access index = tile({outputs.elements()}, Dtype::kI32);
     tile_.load(index, image_access(indices_, channel_, channels_, outputs, context_));
+    for (const ConvTap& t : correlation_.taps) positions(outputs, t);  // while it is on its way
+    bool apart = true;  // no two windows meet
+    for (int a = 0; a < 3; ++a) apart = apart && (kernel_[a] - 1) * dilation_[a] < stride_[a];
     for (const ConvTap& t : correlation_.taps) {
       Access hit = tile({outputs.elements()}, Dtype::kU8);
       tile_.tensor_tensor(hit, index, positions(outputs, t), AluOp::kEqual);
+      const Access target = sum.window(outputs, stride_, t.offset);
+      if (apart) {
+        tile_.copy_predicated(target, shaped(gradient, outputs), shaped(hit, outputs));
+        continue;
+      }
       Access part = tile({outputs.elements()}, Dtype::kF32);
       tile_.memset(part, 0.0f);
       tile_.copy_predicated(part, gradient, hit);
-      const Access target = sum.window(outputs, stride_, t.offset);
       tile_.tensor_tensor(target, target, shaped(part, outputs), AluOp::kAdd);
     }
   }
@@ -373,6 +407,7 @@ class WindowTiler {
   Dtype input_dtype_ = Dtype::kF32;
   ImageView input_, out_, indices_;
   int64_t channel_ = 0, channels_ = 1;
+  std::map<int64_t, Access> positions_;  // of the block at hand, by tap
 };
 
 }  // namespace
