@@ -30,7 +30,10 @@ constexpr std::string_view kStatistics =
 constexpr std::string_view kDma =
     "bytes over dma.engines engines of dma.bytes_per_cycle each, per descriptor "
     "dma.descriptor_overhead_cycles, never "
-    "above hbm.stack_bandwidth_gb_per_s; begins after the trigger and first-packet times of its dge mode, "
+    "above hbm.stack_bandwidth_gb_per_s nor faster than a host-built ring fetches descriptors "
+    "(dma.ring_prefetch_"
+    "descriptors per dma.static_ring_fetch_ns + hbm.read_latency_ns; runs below dma.merged_run_bytes have "
+    "one each); begins after the trigger and first-packet times of its dge mode, "
     "complete "
     "after dma.load_ack_ns or dma.store_ack_ns";
 

@@ -322,11 +322,15 @@ def show(rows: list[Row]) -> None:
     Console(width=None if sys.stdout.isatty() else 160).print(table)
 
 
-def fidelity(json_file: Path | None, page: Path | None) -> int:
-    """Replays the published measurements; optionally writes the page docs/fidelity.md."""
+def fidelity(json_file: Path | None, page: Path | None, leave_one_out: bool) -> int:
+    """Replays the published measurements; optionally writes the page docs/fidelity.md.
+
+    The replay takes seconds; refitting the parameters of each family without its rows, which the page needs, minutes.
+    """
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "fidelity.json"
-        code = subprocess.run([BUILD / "trnsim_fidelity", "--json", out], check=False).returncode
+        refit = ["--leave-one-out"] if leave_one_out or page else []
+        code = subprocess.run([BUILD / "trnsim_fidelity", "--json", out, *refit], check=False).returncode
         if out.exists() and (json_file or page):
             result = json.loads(out.read_text())
             if json_file:
@@ -379,16 +383,20 @@ def fidelity_page(result: dict) -> str:
         "by generators (`tools/fidelity/kernels`) with the loop order, tile sizes and buffering of the description;",
         "a list scheduler of fixed reach stands for the vendor's compiler. The time base follows the row: NKB includes",
         "the launch; PROF adds the 16 us of a profile around the kernel; KDA times are printed as one half of the real",
-        "time by their source and are doubled here. Rows whose description leaves the schedule open are listed and do",
-        "not count.",
+        "time by their source and are doubled here (softmax: by the 2.22 that its profile gives). Rows whose description",
+        "leaves the schedule open are listed and do not count.",
+        "",
+        "What the descriptions do not say is the same for all rows of a family: the number of buffers, and the engine that",
+        "empties PSUM. It was chosen by the family, never by a row.",
         "",
         "## Families",
         "",
-        "*Left out*: mean error of the family when the parameters that its rows set come from other sources instead.",
-        "A family without an entry sets no parameter: its error is a prediction.",
+        "*Left out*: mean error of the family when the parameters that its rows set are refitted on the rows of all other",
+        "families, from values of other sources on (below). A family without an entry sets no parameter: its error is a",
+        "prediction.",
         "",
-        "| family | rows | median | mean | largest | left out | parameters from |",
-        "|---|---|---|---|---|---|---|",
+        "| family | rows | median | mean | largest | left out |",
+        "|---|---|---|---|---|---|",
     ]
     for f in result["families"]:
         if not f["rows"]:
@@ -396,8 +404,9 @@ def fidelity_page(result: dict) -> str:
         out = f"{f['left_out']['mean_error']:.2%}" if "left_out" in f else ""
         lines.append(
             f"| {f['family']} | {f['rows']} | {f['median_error']:.2%} | {f['mean_error']:.2%} | {f['max_error']:.1%} | "
-            f"{out} | {f.get('left_out_source', '')} |"
+            f"{out} |"
         )
+    lines += refitted_table(result)
     for kind, title in (("instruction", "Instructions and DMA transfers"), ("kernel", "Kernels")):
         lines += [
             "",
@@ -423,7 +432,47 @@ def fidelity_page(result: dict) -> str:
             lines.append(f"| {r['id']} | {r['what']} | {measured} | {predicted} | {r['open']} |")
     lines += ["", "Not replayed:", ""]
     lines += [f"* {r['id']}: {r['reason']}" for r in result["not_reproduced"]]
+    lines += audit_table(result)
     return "\n".join(lines) + "\n"
+
+
+def refitted_table(result: dict) -> list[str]:
+    """The parameters of the leave-one-family-out fits."""
+    lines = [
+        "",
+        "### Parameters without their family",
+        "",
+        "*Rows*: how many rows of other families depend on the parameter. Without any it keeps the value of its source, as",
+        "do documented values and counts (-).",
+        "",
+        "| family | parameter | full fit | source | refitted | rows | sources |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for f in result["families"]:
+        for p in f.get("left_out_parameters", []):
+            fitted = f"{p['fitted']:.4g}" if p["rows"] else "-"
+            lines.append(
+                f"| {f['family']} | `{p['key']}` | {p['full']:.4g} | {p['source']:.4g} | {fitted} | {p['rows']} | "
+                f"{f['left_out_source']} |"
+            )
+    return lines
+
+
+def audit_table(result: dict) -> list[str]:
+    """What became of every row of the collection."""
+    lines = [
+        "",
+        "## Audit",
+        "",
+        "Every row of quality A and B: values that it gives, replayed and counted, listed with an open schedule.",
+        "",
+        "| row | q | values | replayed | open | |",
+        "|---|---|---|---|---|---|",
+    ]
+    for a in result["audit"]:
+        note = "" if a["complete"] and not a["listed"] else "under *not replayed*" if a["listed"] else "missing"
+        lines.append(f"| {a['id']} | {a['quality']} | {a['values']} | {a['replayed']} | {a['open']} | {note} |")
+    return lines
 
 
 def output_file(text: str) -> Path:
@@ -441,11 +490,16 @@ def main() -> int:
     parser.add_argument(
         "--page", metavar="FILE", type=output_file, help="fidelity: also write the page docs/fidelity.md"
     )
+    parser.add_argument(
+        "--leave-one-out",
+        action="store_true",
+        help="fidelity: also refit the parameters of each family on the others (minutes; --page does)",
+    )
     args = parser.parse_args()
     if args.what == "fidelity":
-        return fidelity(args.json, args.page)
-    if args.page:
-        parser.error("--page goes with fidelity")
+        return fidelity(args.json, args.page, args.leave_one_out)
+    if args.page or args.leave_one_out:
+        parser.error("--page and --leave-one-out go with fidelity")
     if args.what == "compile":
         with working("compiling and timing"):
             cases = bench_compile.measure(native)

@@ -26,6 +26,7 @@ void DmaEngines::start_run() {
     q.done_at.clear();
     q.room_waiters = 0;
     q.exchanges = 0;
+    q.ring_free = 0;
   }
   for (Flow& f : flows_) {
     f.coming.clear();
@@ -133,7 +134,11 @@ void DmaEngines::start_jobs(uint32_t t, Ps first) {
   const TimedOp& op = *transfer.op;
   const cost::Dma& dma = *transfer.dma;
   transfer.complete = first + dma.ack;
-  Ps ready = first + dma.read_latency;
+  // The rings of a queue fetch their descriptors in turn, a burst after the other.
+  Queue& q = queues_[op.queue];
+  const Ps fetch = dma.ring > 0 ? std::max(first, q.ring_free) : first;
+  q.ring_free = std::max(q.ring_free, fetch + dma.ring);
+  Ps ready = fetch + dma.read_latency;
   for (size_t f = 0; f < flows_.size(); ++f) {
     if (f == 0 ? dma.read_bytes == 0 : dma.written_bytes == 0) continue;
     flows_[f].coming.push_back(ready);
@@ -273,6 +278,7 @@ void DmaEngines::serve(size_t engine, Ps at, Ps now) {
       busy_end_ = end;
     }
     e.busy_until = end;
+    node.ready += job.packet_fetch;
     const uint32_t t = node.transfer;
     Transfer& transfer = transfers_[t];
     if (core_.observer != nullptr) {

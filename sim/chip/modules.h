@@ -154,6 +154,7 @@ class DmaEngines : public sc_core::sc_module {
     std::vector<Ps> done_at;   // completion times that may lie ahead
     uint8_t room_waiters = 0;  // engines whose trigger is blocked
     int exchanges = 0;         // that wait for the other core: the queue takes nothing more
+    Ps ring_free = 0;          // the fetch of all descriptors so far is over
   };
 
   void serve(size_t engine, Ps at, Ps now);

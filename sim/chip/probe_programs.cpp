@@ -419,6 +419,7 @@ std::vector<isa::Program> standard_programs() {
                               copy(Engine::kVector, sbuf(64, Dtype::kF32, 12288), sbuf(64))});
   one("scalar_copy", {copy(Engine::kScalar, sbuf(500, Dtype::kF32, 4096), f),
                       copy(Engine::kScalar, sbuf(500, Dtype::kF32, 8192), f)});
+  one("scalar_copy_half", {copy(Engine::kScalar, sbuf(500, Dtype::kBF16, 4096), sbuf(500, Dtype::kBF16))});
   one("scalar_copy_psum", {copy(Engine::kScalar, sbuf(500, Dtype::kF32, 4096), psum(500))});
   one("scalar_strided",
       {copy(Engine::kScalar, sbuf(128, Dtype::kF32, 32768), sbuf(128, Dtype::kF32, 0, 128, 9))});
@@ -515,6 +516,11 @@ std::vector<isa::Program> standard_programs() {
     rows.size = {128, 30};
     rows.step = {64, 2};
     one("dma_elements", {dma_copy(Engine::kSync, sbuf(30), rows)}, {1 << 20});
+    Access short_rows = rows;
+    short_rows.num_dims = 3;
+    short_rows.size = {128, 10, 3};
+    short_rows.step = {64, 6, 1};
+    one("dma_short_rows", {dma_copy(Engine::kSync, sbuf(30), short_rows)}, {1 << 20});
     rows.dtype = Dtype::kBF16;
     one("dma_two_byte", {dma_copy(Engine::kSync, sbuf(30, Dtype::kBF16), rows)}, {1 << 20});
     Instruction t = dma_copy(Engine::kSync, sbuf(128, Dtype::kBF16), hbm(0, 128 * 128, Dtype::kBF16));

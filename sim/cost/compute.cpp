@@ -197,7 +197,10 @@ Compute scalar_cost(const Instruction& i, const config::Config& c) {
   }
   const double n = static_cast<double>(i.dst.present() ? i.dst.free_elements() : 0);
   // 16-byte sector law: two cycles per sector an operand touches, when that is more than one per element.
-  double per_operand = n;
+  const CostClass kind = isa::row(i.opcode).cost;
+  const bool half = (kind == CostClass::kCopy || kind == CostClass::kTensorScalar) && is_half(i.src0.dtype) &&
+                    is_half(i.dst.dtype);
+  double per_operand = half ? n / s.half_copy_elements_per_cycle : n;
   for (const Access* a : {&i.src0, &i.dst}) {
     if (a->present()) {
       per_operand = std::max(per_operand, s.strided_sector_cycles * static_cast<double>(sectors(*a)));
@@ -207,11 +210,10 @@ Compute scalar_cost(const Instruction& i, const config::Config& c) {
   if (indirect(i)) cycles = std::max(cycles, n * c.instructions.indirect_cycles_per_element);
   const bool psum = i.src0.space == Space::kPsum;
   double fixed_ns = psum ? s.copy_psum_fixed_ns : s.copy_fixed_ns;
-  double issue_ns = s.issue_overhead_cycles / s.clock_ghz;
+  double issue_ns = s.issue_overhead_ns;
   double pointers_ns = s.pointer_operand_ns * pointer_operands(i);
   double tail_ns = 0, tail_issue_ns = 0;
-  if (isa::row(i.opcode).cost == CostClass::kActivation) {
-    issue_ns = s.activation_issue_overhead_ns;
+  if (kind == CostClass::kActivation) {
     if (i.func == isa::ActFunc::kCopy) {
       fixed_ns = psum ? s.copy_psum_fixed_ns : s.activation_copy_fixed_ns;
     } else {

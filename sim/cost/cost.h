@@ -110,6 +110,7 @@ struct DmaJob {
   // The same while data flows in the other direction too.
   Ps packet_mixed = 0, last_packet_mixed = 0;
   Ps packet_hbm = 0, last_packet_hbm = 0;  // time the HBM stack is occupied
+  Ps packet_fetch = 0;                     // time the fetch of the descriptors of a packet takes on its ring
 };
 
 struct Dma {
@@ -120,6 +121,7 @@ struct Dma {
   bool software = false;                      // needs the software descriptor generator
   int64_t read_bytes = 0, written_bytes = 0;  // HBM traffic
   int64_t descriptors = 0;
+  Ps ring = 0;               // time the fetch of all its descriptors takes on one ring (host-built rings)
   std::vector<DmaJob> jobs;  // by engine number
 };
 Dma dma(const isa::Instruction& i, const config::Config& c);

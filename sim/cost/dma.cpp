@@ -49,12 +49,16 @@ double overhead_cycles(int64_t bytes, const config::Dma& d) {
 }
 
 // Fills packets of the job from `descriptors` equal descriptors of `bytes` each (the last may be shorter).
-void finish_job(DmaJob* job, int64_t bytes, int64_t descriptors, double cycles, int64_t hbm_bytes,
-                const config::Config& c) {
+// fetched: descriptors that come from a ring in HBM, a burst after the other.
+void finish_job(DmaJob* job, int64_t bytes, int64_t descriptors, int64_t fetched, Ps fetch, double cycles,
+                int64_t hbm_bytes, const config::Config& c) {
   const int64_t per_descriptor = std::max<int64_t>(1, bytes / descriptors);
   const int64_t per_packet =
       std::clamp<int64_t>(c.dma.descriptor_max_bytes / per_descriptor, 1, c.dma.packet_descriptors);
-  const int64_t packets = (descriptors + per_packet - 1) / per_packet;
+  const int64_t burst = c.dma.ring_prefetch_descriptors;
+  const int64_t packets =
+      std::max((descriptors + per_packet - 1) / per_packet, (fetched + burst - 1) / burst);
+  job->packet_fetch = fetch * fetched / (burst * packets);
   job->descriptors = static_cast<uint32_t>(descriptors);
   job->packets = static_cast<uint32_t>(packets);
   const Ps total = ps_of_cycles(cycles, c.dma.clock_ghz);
@@ -148,6 +152,8 @@ Dma dma(const Instruction& i, const config::Config& c) {
     row_elements = std::max<int64_t>(1, elements / rows);
   }
 
+  const bool ring = i.dge == isa::DgeMode::kStatic;
+  const Ps fetch = ps(d.static_ring_fetch_ns + c.hbm.read_latency_ns);
   const auto add_job = [&](int engine, int64_t n) {
     if (n <= 0) return;
     const int64_t bytes = n * element;
@@ -171,7 +177,10 @@ Dma dma(const Instruction& i, const config::Config& c) {
     int64_t hbm = 0;
     if (i.src0.space == Space::kHbm) hbm += n * src_element * sources;
     if (i.dst.space == Space::kHbm) hbm += n * dst_element * (accumulate ? 2 : 1);
-    finish_job(&job, bytes, descriptors, cycles, hbm, c);
+    const int64_t runs = run < d.merged_run_bytes ? (bytes + run - 1) / run : 0;
+    const int64_t fetched = ring ? std::max(descriptors, runs) : 0;
+    finish_job(&job, bytes, descriptors, fetched, fetch, cycles, hbm, c);
+    out.ring = std::max(out.ring, fetch * fetched / d.ring_prefetch_descriptors);
     out.descriptors += descriptors;
     out.jobs.push_back(job);
   };

@@ -13,6 +13,7 @@ using namespace trnsim;
 int main(int argc, char** argv) {
   namespace po = boost::program_options;
   std::string directory = TRNSIM_FIDELITY_DIR, config_name = "trn2", overrides, json_file, only, family;
+  bool leave_one_out = false;
   po::options_description options("trnsim_fidelity: published measurements against the simulator");
   options.add_options()("help", "this text")("dir", po::value(&directory),
                                              "folder with rows.json, kernel_rows.json and programs/")(
@@ -20,7 +21,9 @@ int main(int argc, char** argv) {
                                                                        "overrides a.b=1,c.d=2")(
       "only", po::value(&only), "rows whose id begins with this")("family", po::value(&family),
                                                                   "rows of this family")(
-      "json", po::value(&json_file), "write the result as JSON; - for standard output instead of the table");
+      "json", po::value(&json_file), "write the result as JSON; - for standard output instead of the table")(
+      "leave-one-out", po::bool_switch(&leave_one_out),
+      "refit the parameters of each family on the others (minutes)");
   po::variables_map vm;
   try {
     po::store(po::parse_command_line(argc, argv, options), vm);
@@ -44,9 +47,16 @@ int main(int argc, char** argv) {
   boost::json::object root;
   try {
     const fidelity::Collection collection(directory);
+    for (const auto& a : collection.audit()) {
+      if (!a.complete()) throw std::runtime_error("rows.json: " + a.id + " is neither replayed nor listed");
+    }
     rows = collection.replay(*config, only, family);
-    if (only.empty() && family.empty()) left_out = collection.leave_families_out(*config);
-    root = fidelity::to_json(rows, left_out, collection.not_reproduced(), *config);
+    if (leave_one_out) {
+      left_out = fidelity::leave_families_out(collection, *config, [](const std::string& name) {
+        std::cerr << "refitting without " << name << '\n';
+      });
+    }
+    root = fidelity::to_json(rows, left_out, collection, *config);
   } catch (const std::exception& e) {
     std::cerr << "user error: " << directory << ": " << e.what() << '\n';
     return 2;

@@ -192,21 +192,51 @@ std::vector<Outcome> Collection::replay(const config::Config& config, const std:
   return all;
 }
 
-std::vector<LeftOut> Collection::leave_families_out(const config::Config& config) const {
-  std::vector<LeftOut> out;
-  for (const auto& v : instructions_.at("left_out").as_array()) {
+std::vector<Outcome> Collection::replay_rows(const config::Config& config,
+                                             const std::vector<size_t>& rows) const {
+  const auto& first = instructions_.at("rows").as_array();
+  const auto& second = kernels_.at("rows").as_array();
+  std::vector<Outcome> out;
+  for (size_t r : rows) {
+    const bool kernel = r >= first.size();
+    const auto& row = (kernel ? second.at(r - first.size()) : first.at(r)).as_object();
+    out.push_back(replay_row(row, kernel, directory_, config));
+  }
+  return out;
+}
+
+std::vector<Source> Collection::sources() const {
+  std::vector<Source> out;
+  for (const auto& v : instructions_.at("sources").as_array()) {
     const auto& o = v.as_object();
-    LeftOut l;
-    l.family = text_of(o, "family");
-    l.overrides = text_of(o, "overrides");
-    l.source = text_of(o, "source");
-    std::string error;
-    const std::string overrides =
-        config.overrides.empty() ? l.overrides : config.overrides + "," + l.overrides;
-    const auto changed = config::load(config.name, overrides, &error);
-    if (!changed) throw std::runtime_error("left_out, family " + l.family + ": " + error);
-    l.rows = replay(*changed, "", l.family);
-    out.push_back(std::move(l));
+    Source s{text_of(o, "family"), text_of(o, "source"), {}};
+    for (const auto& p : o.at("values").as_object())
+      s.values[std::string(p.key())] = p.value().to_number<double>();
+    out.push_back(std::move(s));
+  }
+  return out;
+}
+
+std::vector<Audited> Collection::audit() const {
+  std::vector<Audited> out;
+  for (const auto& v : instructions_.at("collection").as_array()) {
+    const auto& c = v.as_array();
+    Audited a;
+    a.id = std::string(c.at(0).as_string());
+    a.quality = std::string(c.at(1).as_string());
+    a.values = c.at(2).to_number<int64_t>();
+    for (const auto* file : {&instructions_, &kernels_}) {
+      for (const auto& r : file->at("rows").as_array()) {
+        if (text_of(r.as_object(), "id") == a.id) ++(r.as_object().contains("open") ? a.open : a.replayed);
+      }
+    }
+    // "MB-35, MB-36", "DM-14 (rates)"
+    for (const auto& n : not_reproduced().as_array()) {
+      const std::string ids = text_of(n.as_object(), "id");
+      a.listed |=
+          (", " + ids + ",").find(", " + a.id + ",") != std::string::npos || ids.rfind(a.id + " (", 0) == 0;
+    }
+    out.push_back(std::move(a));
   }
   return out;
 }

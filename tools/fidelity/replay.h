@@ -3,6 +3,7 @@
 
 #include <array>
 #include <boost/json.hpp>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -26,10 +27,19 @@ struct Outcome {
   std::array<double, 6> shares{};
 };
 
-// One family of rows with the parameters that its rows set taken from elsewhere.
-struct LeftOut {
-  std::string family, overrides, source;
-  std::vector<Outcome> rows;
+// What other publications say about the parameters that the rows of one family set.
+struct Source {
+  std::string family, source;
+  std::map<std::string, double> values;
+};
+
+// One row of the collection: its values are replayed, listed as open, or its id is among what is not reproduced.
+struct Audited {
+  std::string id, quality;
+  int64_t values = 0;  // that the row gives
+  int64_t replayed = 0, open = 0;
+  bool listed = false;
+  bool complete() const { return listed || replayed + open >= values; }
 };
 
 class Collection {
@@ -39,7 +49,11 @@ class Collection {
   // Replays the rows whose id begins with `only` (all when empty). family: only this one.
   std::vector<Outcome> replay(const config::Config& config, const std::string& only,
                               const std::string& family = "") const;
-  std::vector<LeftOut> leave_families_out(const config::Config& config) const;
+  // Rows by their place in what replay() returns for all of them.
+  std::vector<Outcome> replay_rows(const config::Config& config, const std::vector<size_t>& rows) const;
+  std::vector<Source> sources() const;
+  // Every row of quality A and B of the collection.
+  std::vector<Audited> audit() const;
   const boost::json::value& not_reproduced() const { return instructions_.at("not_reproduced"); }
 
  private:

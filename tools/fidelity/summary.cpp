@@ -83,7 +83,7 @@ Ranks ranks_of(const std::vector<Outcome>& rows, double tolerance) {
 }
 
 boost::json::object to_json(const std::vector<Outcome>& all, const std::vector<LeftOut>& left_out,
-                            const boost::json::value& not_reproduced, const config::Config& config) {
+                            const Collection& collection, const config::Config& config) {
   boost::json::object root;
   root["schema_version"] = 2;
   root["config"] = config.name;
@@ -141,8 +141,14 @@ boost::json::object to_json(const std::vector<Outcome>& all, const std::vector<L
     for (const LeftOut& l : left_out) {
       if (l.family != f) continue;
       o["left_out"] = json_of(errors_of(l.rows, counts));
-      o["left_out_overrides"] = l.overrides;
       o["left_out_source"] = l.source;
+      o["left_out_fitted_on"] = l.fitted_on;
+      boost::json::array refitted;
+      for (const Refitted& p : l.parameters) {
+        refitted.push_back(
+            {{"key", p.key}, {"full", p.full}, {"source", p.source}, {"fitted", p.fitted}, {"rows", p.rows}});
+      }
+      o["left_out_parameters"] = std::move(refitted);
     }
     per_family.push_back(std::move(o));
   }
@@ -156,7 +162,18 @@ boost::json::object to_json(const std::vector<Outcome>& all, const std::vector<L
                    {"all_pairs", strict.pairs},
                    {"all_right", strict.right}};
   root["failed"] = failed;
-  root["not_reproduced"] = not_reproduced;
+  root["not_reproduced"] = collection.not_reproduced();
+  boost::json::array audit;
+  for (const Audited& a : collection.audit()) {
+    audit.push_back({{"id", a.id},
+                     {"quality", a.quality},
+                     {"values", a.values},
+                     {"replayed", a.replayed},
+                     {"open", a.open},
+                     {"listed", a.listed},
+                     {"complete", a.complete()}});
+  }
+  root["audit"] = std::move(audit);
   return root;
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/fidelity/refit.h"
 #include "tools/fidelity/replay.h"
 
 namespace trnsim::fidelity {
@@ -27,7 +28,7 @@ Ranks ranks_of(const std::vector<Outcome>& rows, double tolerance);
 constexpr double kRankTolerance = 0.02;
 
 boost::json::object to_json(const std::vector<Outcome>& rows, const std::vector<LeftOut>& left_out,
-                            const boost::json::value& not_reproduced, const config::Config& config);
+                            const Collection& collection, const config::Config& config);
 void print(const std::vector<Outcome>& rows, const std::vector<LeftOut>& left_out);
 
 }  // namespace trnsim::fidelity

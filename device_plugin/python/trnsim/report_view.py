@@ -53,6 +53,18 @@ def format_ns(ns: float) -> str:
     return f"{ns / 1e9:.4g} s"
 
 
+def with_band(ns: float, band: float | None) -> str:
+    """A predicted time and how far off it may be, as a share of it."""
+    return f"{format_ns(ns)} ±{100 * band:.0f} %" if band and ns else format_ns(ns)
+
+
+def _bands(report: dict[str, Any]) -> dict[str, float]:
+    """Bands of the programs by name; that of the whole run under the empty name."""
+    bands = {p["name"]: p.get("error_band", 0.0) for p in report["programs"]}
+    bands[""] = (report.get("error_band") or {}).get("relative", 0.0)
+    return bands
+
+
 def format_bytes(n: float) -> str:
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(n) < 1024:
@@ -121,7 +133,7 @@ def render(report: dict[str, Any], top: int = 10) -> Group:
         shares.add_row(str(core["core"]), *(f"{100 * v:.1f} %" for v in values))
 
     wall = max(sum(p["wall_s"] for p in report["programs"]), 1e-12)
-    simulated = _slowest(report, "simulated time", top, lambda p: p["simulated_ns"], total)
+    simulated = _slowest(report, "simulated time", top, lambda p: p["simulated_ns"], total, banded=True)
     on_host = _slowest(report, "wall time in the simulator", top, lambda p: 1e9 * p["wall_s"], 1e9 * wall)
     timed = [busy, *([shares] if len(cores) > 1 else []), simulated] if has_time(report) else []
     parts: list[Any] = [Panel(head, title="trnsim report", title_align="left"), *timed, on_host]
@@ -142,12 +154,21 @@ def render(report: dict[str, Any], top: int = 10) -> Group:
     return Group(*parts)
 
 
-def _slowest(report: dict[str, Any], what: str, top: int, ns: Callable[[dict[str, Any]], float], total: float) -> Table:
+def _slowest(
+    report: dict[str, Any],
+    what: str,
+    top: int,
+    ns: Callable[[dict[str, Any]], float],
+    total: float,
+    banded: bool = False,
+) -> Table:
     table = Table(title=f"Programs by {what} (first {top})", title_justify="left")
     for column, justify in (("program", "left"), ("runs", "right"), ("time", "right"), ("share", "right")):
         table.add_column(column, justify=justify)
+    bands = _bands(report) if banded else {}
     for p in sorted(report["programs"], key=ns, reverse=True)[:top]:
-        table.add_row(p["name"], f"{p['count']:,}", format_ns(ns(p)), f"{100 * ns(p) / total:.1f} %")
+        time = with_band(ns(p), bands.get(p["name"]))
+        table.add_row(p["name"], f"{p['count']:,}", time, f"{100 * ns(p) / total:.1f} %")
     return table
 
 
@@ -158,7 +179,8 @@ def print_report(report: dict[str, Any], console: Console | None = None) -> None
 def compare(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
     """What changed from report a to report b, and which unit explains it.
 
-    Returns ratio, delta_ns, sentence, and lists of units and programs with a_ns, b_ns, delta_ns, largest change first.
+    Returns ratio, delta_ns, a_band, b_band, sentence, and lists of units and programs with a_ns, b_ns, delta_ns,
+    largest change first; of programs with a_band and b_band. A band is a share of its time.
     """
     ta, tb = a["simulated_ns"], b["simulated_ns"]
     units = [(n, a["engines"][n]["busy_ns"], b["engines"][n]["busy_ns"]) for n in ENGINES]
@@ -167,14 +189,24 @@ def compare(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
     unit_rows.sort(key=lambda r: -abs(r["delta_ns"]))
     pa = {p["name"]: p["simulated_ns"] for p in a["programs"]}
     pb = {p["name"]: p["simulated_ns"] for p in b["programs"]}
+    bands_a, bands_b = _bands(a), _bands(b)
     program_rows = [
-        {"name": n, "a_ns": pa.get(n, 0), "b_ns": pb.get(n, 0), "delta_ns": pb.get(n, 0) - pa.get(n, 0)}
+        {
+            "name": n,
+            "a_ns": pa.get(n, 0),
+            "b_ns": pb.get(n, 0),
+            "delta_ns": pb.get(n, 0) - pa.get(n, 0),
+            "a_band": bands_a.get(n, 0.0),
+            "b_band": bands_b.get(n, 0.0),
+        }
         for n in sorted(pa.keys() | pb.keys())
     ]
     program_rows.sort(key=lambda r: -abs(r["delta_ns"]))
     return {
         "ratio": tb / ta if ta else float("nan"),
         "delta_ns": tb - ta,
+        "a_band": bands_a[""],
+        "b_band": bands_b[""],
         "units": unit_rows,
         "programs": program_rows,
         "sentence": _explain(ta, tb, a, b, unit_rows),
@@ -214,7 +246,11 @@ def _explain(ta: float, tb: float, a: dict[str, Any], b: dict[str, Any], units: 
 def render_comparison(a: dict[str, Any], b: dict[str, Any], names: tuple[str, str] = ("A", "B"), top: int = 6) -> Group:
     c = compare(a, b)
     head = Text.assemble(
-        (f"{names[0]} {format_ns(a['simulated_ns'])}  ->  {names[1]} {format_ns(b['simulated_ns'])}", "bold"),
+        (
+            f"{names[0]} {with_band(a['simulated_ns'], c['a_band'])}  ->  "
+            f"{names[1]} {with_band(b['simulated_ns'], c['b_band'])}",
+            "bold",
+        ),
         f"   x{c['ratio']:.3f}\n{c['sentence']}",
     )
     table = Table(title="Largest changes", title_justify="left")
@@ -224,5 +260,10 @@ def render_comparison(a: dict[str, Any], b: dict[str, Any], names: tuple[str, st
         table.add_row(row["unit"], format_ns(row["a_ns"]), format_ns(row["b_ns"]), format_ns(row["delta_ns"]))
     table.add_section()
     for row in c["programs"][:top]:
-        table.add_row(row["name"], format_ns(row["a_ns"]), format_ns(row["b_ns"]), format_ns(row["delta_ns"]))
+        table.add_row(
+            row["name"],
+            with_band(row["a_ns"], row["a_band"]),
+            with_band(row["b_ns"], row["b_band"]),
+            format_ns(row["delta_ns"]),
+        )
     return Group(head, table)

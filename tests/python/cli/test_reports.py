@@ -75,6 +75,22 @@ def test_comparison_names_the_unit_that_changed():
     assert "40.0% shorter" in c["sentence"] and "dma busy time went from 800 ns to 400 ns" in c["sentence"]
 
 
+def test_every_predicted_time_carries_its_band():
+    a = make_report()
+    a["error_band"]["relative"] = 0.07
+    for p in a["programs"]:
+        p["error_band"] = 0.12
+    shown = text_of(report_view.render(a))
+    assert "band" in shown and shown.count("±12 %") == len(a["programs"])
+    b = copy.deepcopy(a)
+    b["error_band"]["relative"] = 0.09
+    c = report_view.compare(a, b)
+    assert (c["a_band"], c["b_band"]) == (0.07, 0.09)
+    assert all(row["a_band"] == row["b_band"] == 0.12 for row in c["programs"])
+    shown = text_of(report_view.render_comparison(a, b))
+    assert "±7 %" in shown and "±9 %" in shown and "±12 %" in shown
+
+
 def test_comparison_of_equal_reports_says_so():
     a = make_report()
     assert report_view.compare(a, copy.deepcopy(a))["sentence"].startswith("No change")

@@ -263,7 +263,8 @@ std::vector<uint32_t> Kernel::order() const {
     for (const Stream& s : streams) {
       cost::Ps start = INT64_MAX;
       uint32_t choice = 0;
-      const size_t end = std::min(s.nodes.size(), s.head + kReach);
+      const bool fixed = in_order_[static_cast<size_t>(&s - streams.data())];
+      const size_t end = std::min(s.nodes.size(), s.head + (fixed ? 1 : kReach));
       for (size_t at = s.head; at < end; ++at) {
         const uint32_t n = s.nodes[at];
         if (taken[n] || missing[n] != 0) continue;
@@ -474,6 +475,10 @@ void Kernel::matmul(const Tile& dst, const Tile& weights, const Tile& moving, bo
   node.pair = make(Opcode::kMultiplyMoving, Engine::kTensor, dst);
   node.pair.src0 = moving.access;
   if (accumulate) node.pair.flags = isa::kFlagAccumulate;
+  if (weights.access.num_dims == 2 && bytes_of(weights.access.dtype) == 1) {
+    node.instruction.flags |= isa::kFlagDoubleRow;
+    node.pair.flags |= isa::kFlagDoubleRow;
+  }
   node.paired = true;
   node.counter = static_cast<int>(Engine::kTensor);
   const cost::Matmul k = cost::matmul(node.pair, config_);
@@ -486,6 +491,12 @@ void Kernel::transpose(const Tile& dst, const Tile& src) {
   Instruction i = make(Opcode::kTranspose, Engine::kTensor, dst);
   i.src0 = src.access;
   emit(i, {&src}, &dst);
+}
+
+void Kernel::transpose(const Tile& dst, const Tile& src, const Tile& identity) {
+  Instruction i = make(Opcode::kTranspose, Engine::kTensor, dst);
+  i.src0 = src.access;
+  emit(i, {&src, &identity}, &dst);
 }
 
 void Kernel::transpose_blocks(const Tile& dst, const Tile& src) {

@@ -58,6 +58,8 @@ class Kernel {
   };
   Trigger loads, stores{isa::Engine::kGpSimd, isa::DgeMode::kStatic};
   bool both_load = false;  // Sync and Scalar trigger loads in turn
+  // An engine whose instructions the description gives in their order keeps to it.
+  void keep_order(isa::Engine engine) { in_order_[static_cast<size_t>(engine)] = true; }
   // Rows of `run` contiguous elements in HBM (0 = a whole row of the tile).
   void load(const Tile& dst, int queue, int64_t run = 0);
   void load_from(const Tile& dst, const Tile& hbm, int queue);
@@ -66,9 +68,11 @@ class Kernel {
   void store_to(const Tile& hbm, const Tile& src, int queue);
 
   // ---- compute ----
+  // Operands [K, 2, n] are pairs of fp8 rows.
   void matmul(const Tile& dst, const Tile& weights, const Tile& moving, bool accumulate);
-  void transpose(const Tile& dst, const Tile& src);         // through the array
-  void transpose_blocks(const Tile& dst, const Tile& src);  // 32x32 blocks on Vector
+  void transpose(const Tile& dst, const Tile& src);                        // through the array
+  void transpose(const Tile& dst, const Tile& src, const Tile& identity);  // when the identity is loaded
+  void transpose_blocks(const Tile& dst, const Tile& src);                 // 32x32 blocks on Vector
   void copy(isa::Engine engine, const Tile& dst, const Tile& src);
   void tensor_tensor(const Tile& dst, const Tile& a, const Tile& b, isa::Engine engine = isa::Engine::kVector,
                      isa::AluOp op = isa::AluOp::kMultiply);
@@ -123,6 +127,7 @@ class Kernel {
   int64_t sbuf_limit_ = 0, sbuf_used_ = 0;
   int psum_used_ = 0;
   bool turn_ = false;
+  std::array<bool, isa::kNumEngines> in_order_{};
   // All plain loads read from the start of one tensor; every plain store has a place of its own in another.
   static constexpr uint32_t kInput = 0, kOutput = 1;
   uint64_t input_bytes_ = 0, output_bytes_ = 0;

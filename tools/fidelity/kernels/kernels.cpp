@@ -58,6 +58,7 @@ Generator generator(const std::string& name) {
       {"mamba_scan", mamba_scan},
       {"transpose_tiles", transpose_tiles},
       {"matmul", matmul},
+      {"matmul_double_row", matmul_double_row},
       {"matmul_accumulate", matmul_accumulate},
       {"rmsnorm_matmul", rmsnorm_matmul},
       {"swiglu", swiglu},

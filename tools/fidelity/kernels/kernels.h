@@ -41,6 +41,7 @@ isa::Program mamba_scan(const Params& p, const config::Config& c);
 isa::Program transpose_tiles(const Params& p, const config::Config& c);
 // kernels_matmul.cpp
 isa::Program matmul(const Params& p, const config::Config& c);
+isa::Program matmul_double_row(const Params& p, const config::Config& c);
 isa::Program matmul_accumulate(const Params& p, const config::Config& c);
 isa::Program rmsnorm_matmul(const Params& p, const config::Config& c);
 isa::Program swiglu(const Params& p, const config::Config& c);

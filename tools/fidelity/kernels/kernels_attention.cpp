@@ -30,7 +30,7 @@ isa::Program bmm(const Params& p, const config::Config& c) {
   Ring lhs = k.sbuf(static_cast<int>(std::max<int64_t>(4, sub)), depth),
        turned = k.sbuf(static_cast<int>(sub), kTile, main, rows);
   Ring small = k.psum(4, kTile), psum = k.psum(4, kColumns);
-  Ring out = k.sbuf(softmax ? 3 : 8, softmax ? n : kColumns), column = k.sbuf(32, 1);
+  Ring out = k.sbuf(softmax ? 2 : 8, softmax ? n : kColumns), column = k.sbuf(32, 1);
   int turn = 0;
   for (int64_t b = 0; b < batch; ++b) {
     Tile r = rhs.next();
@@ -102,9 +102,8 @@ isa::Program attention(const Params& p, const config::Config& c) {
     v = k.one(length, inner);
     k.copy(Engine::kVector, v, values);
   }
-  Ring scores = k.psum(2, kColumns), turned = k.psum(2, kTile), result = k.psum(2, kTile);
-  const int copies = static_cast<int>(p.number("copies", 4));
-  Ring row = k.sbuf(copies, length), weights = k.sbuf(copies, length), column = k.sbuf(64, 1);
+  Ring scores = k.psum(2, kColumns), turned = k.psum(4, kTile), result = k.psum(2, kTile);
+  Ring row = k.sbuf(2, length), weights = k.sbuf(2, length), column = k.sbuf(64, 1);
   Ring parts = k.sbuf(8, std::max<int64_t>(length / kColumns, 1)), kept = k.sbuf(8, kTile),
        out = k.sbuf(2, kTile);
   const int64_t blocks = length / kColumns, tiles = length / kTile;
@@ -180,7 +179,8 @@ isa::Program attention(const Params& p, const config::Config& c) {
   return k.finish();
 }
 
-// Grouped-query attention over whole rows of scores, fp32.
+// Grouped-query attention over whole rows of scores, fp32: one row of 16 KiB per partition, so the row tiles follow
+// one another; Scalar empties the PSUM.
 isa::Program gqa(const Params& p, const config::Config& c) {
   const int64_t length = p.number("length"), heads = p.number("heads"), groups = p.number("kv_heads");
   const int64_t sub = p.number("sub", 1);
@@ -195,17 +195,16 @@ isa::Program gqa(const Params& p, const config::Config& c) {
        keys_low = k.sbuf(split ? 2 : 0, length, Dtype::kBF16);
   Ring q_high = k.sbuf(split ? 4 : 0, kTile, Dtype::kBF16),
        q_low = k.sbuf(split ? 4 : 0, kTile, Dtype::kBF16);
-  Ring query = k.sbuf(static_cast<int>(2 * sub), kTile), row = k.sbuf(2, length), column = k.sbuf(32, 1);
+  Ring query = k.sbuf(static_cast<int>(2 * sub), kTile), row = k.sbuf(1, length), column = k.sbuf(32, 1);
   Ring kept = k.sbuf(static_cast<int>(tiles), kTile), out = k.sbuf(3, kTile);
   const Tile zero = k.one(1);
   k.memset(Engine::kVector, zero);
-  Ring scores = k.psum(4, kColumns), turned = k.psum(2, kTile), result = k.psum(2, kTile);
-  int turn = 0;
+  Ring scores = k.psum(2, kColumns), turned = k.psum(4, kTile), result = k.psum(2, kTile);
   const auto turn_in = [&](const Tile& dst) {
     const Tile x = raw.next(), t = turned.next();
     k.load(x, 1);
     k.transpose(t, x);
-    k.copy(alternate(&turn), dst, t);
+    k.copy(Engine::kScalar, dst, t);
   };
   Tile kt, v, kh, kl;
   for (int64_t h = 0; h < heads; ++h) {
@@ -269,7 +268,7 @@ isa::Program gqa(const Params& p, const config::Config& c) {
           const Tile x = turned.next();
           left.push_back(kept.next());
           k.transpose(x, y.columns(t * kTile, kTile));
-          k.copy(alternate(&turn), left.back(), x);
+          k.copy(Engine::kScalar, left.back(), x);
           if (!two_phase) k.matmul(acc, left.back(), v.columns(t * kTile, kTile), t > 0);
         }
         for (int64_t t = 0; t < tiles && two_phase; ++t)

@@ -9,65 +9,72 @@ using isa::AluOp;
 using isa::Dtype;
 using isa::Engine;
 
-// 256 -> 256 channels, 32x16 -> 30x14, one image. Weights come as rows of output channels, so every 128x128 slice of a
-// tap (stride 9) is transposed on the array. slices: contiguous first copies them; drains: of the turned tiles; bias:
-// "psum" adds straight from PSUM, "sbuf" after a cast; words: 16-bit tiles leave PSUM as 4-byte words.
+// 256 -> 256 channels, 32x16 -> 30x14, one image, one tile of output channels after the other: its weights are brought
+// into the layout of the array, then 18 matmuls accumulate. The weights come as rows of output channels; every 128x128
+// slice of a tap (stride 9) is transposed on the array, through two PSUM tiles in turn. Transposes at either clock in the
+// traces (MB-24, MB-30) say that they stand between the matmuls, as the program has them.
+//   weights  "rows": `weight_loads` transfers per tile; "elements": the transfer itself makes the layout
+//   slices   "contiguous" copies a slice before its transpose, `scalar_slices` of the 36 on Scalar
+//   scalar_drains  of the 36 turned tiles, the rest on Vector; words: 16-bit tiles leave PSUM as 4-byte words
+//   bias     "psum" adds straight from PSUM, otherwise after a cast
 isa::Program conv_small(const Params& p, const config::Config& c) {
   const Dtype dtype = p.dtype("dtype");
-  const int64_t channel_tiles = 2, taps = 9, height = 30, width = 14, pitch = 16;
+  const int64_t tiles = 2, taps = 9, height = 30, width = 14, pitch = 16;
   const bool contiguous = p.is("slices", "contiguous"), bias_from_psum = p.is("bias", "psum");
-  const bool words = p.number("words", 0) != 0, pool = p.number("pool", 0) != 0;
+  const bool by_element = p.is("weights", "elements");
+  const bool words = p.number("words", 0) != 0 && dtype != Dtype::kF32, pool = p.number("pool", 0) != 0;
   const int64_t scalar_drains = p.number("scalar_drains", 36), scalar_slices = p.number("scalar_slices", 0);
-  const int64_t weight_run = p.number("weight_run", 0);
+  const int64_t weight_loads = p.number("weight_loads", 1);
   Kernel k("conv_small", c);
-  const int64_t columns = channel_tiles * 128 * taps;
+  k.keep_order(Engine::kTensor);
+  const int64_t columns = tiles * 128 * taps, all = tiles * tiles * taps;
+  Ring kept = k.sbuf(static_cast<int>(all), 128, dtype);
   std::vector<Tile> weights, inputs;
-  for (int64_t o = 0; o < channel_tiles; ++o) {
-    weights.push_back(k.one(columns, dtype));
-    k.load(weights.back(), static_cast<int>(o), weight_run);
+  for (int64_t o = 0; o < tiles && !by_element; ++o) weights.push_back(k.one(columns, dtype));
+  for (int64_t l = 0; l < weight_loads; ++l) {
+    const int64_t part = columns / weight_loads;
+    for (const Tile& w : weights) k.load(w.columns(l * part, part), 0);
   }
-  for (int64_t i = 0; i < channel_tiles; ++i) {
+  for (int64_t i = 0; i < tiles; ++i) {
     inputs.push_back(k.one(32 * 16, dtype));
-    k.load(inputs.back(), 2 + static_cast<int>(i));
+    k.load(inputs.back(), 0);
   }
-  const Tile bias = k.one(channel_tiles);
-  k.load(bias, 4);
+  const Tile bias = k.one(tiles);
+  k.load(bias, 0);
   Ring slices = k.sbuf(contiguous ? 4 : 0, 128, dtype);
-  Ring turned = k.psum(4, 128, dtype), sums = k.psum(2, height * width);
-  Ring kept = k.sbuf(static_cast<int>(channel_tiles * channel_tiles * taps), 128, dtype);
-  int64_t done = 0;
-  const int64_t all = channel_tiles * channel_tiles * taps;
-  std::vector<Tile> ready;
-  for (int64_t o = 0; o < channel_tiles; ++o) {
-    for (int64_t i = 0; i < channel_tiles; ++i) {
-      for (int64_t t = 0; t < taps; ++t, ++done) {
-        Tile slice = weights[static_cast<size_t>(o)].columns(i * 128 * taps + t, 128, taps);
-        if (contiguous) {
-          const Tile dense = slices.next();
-          const bool scalar = done * scalar_slices / all != (done + 1) * scalar_slices / all;
-          k.copy(scalar ? Engine::kScalar : Engine::kVector, dense, slice);
-          slice = dense;
-        }
-        const Tile x = turned.next();
-        k.transpose(x, slice);
-        ready.push_back(kept.next());
-        const bool scalar = done * scalar_drains / all != (done + 1) * scalar_drains / all;
-        const bool packed = words && dtype != Dtype::kF32;
-        k.copy(scalar ? Engine::kScalar : Engine::kVector,
-               packed ? ready.back().as(Dtype::kF32) : ready.back(), packed ? x.as(Dtype::kF32) : x);
-      }
-    }
-  }
+  Ring turned = k.psum(2, 128, dtype), sums = k.psum(2, height * width);
   Ring cast = k.sbuf(2, height * width, dtype), out = k.sbuf(2, height * width, dtype);
   Ring pooled = k.sbuf(2, height * width / 4, dtype), half = k.sbuf(2, height * width / 2, dtype);
-  for (int64_t o = 0; o < channel_tiles; ++o) {
-    const Tile acc = sums.next();
-    for (int64_t i = 0; i < channel_tiles; ++i) {
-      for (int64_t t = 0; t < taps; ++t) {
-        Tile window = inputs[static_cast<size_t>(i)].shaped({height, width}, {pitch, 1});
-        window.access.offset += (t / 3 * pitch + t % 3) * static_cast<int64_t>(isa::dtype_bytes(dtype));
-        k.matmul(acc, ready[static_cast<size_t>((o * channel_tiles + i) * taps + t)], window, i + t > 0);
+  int64_t done = 0;
+  // Spreads `share` of all slices evenly over Scalar.
+  const auto engine = [&](int64_t share) {
+    return done * share / all != (done + 1) * share / all ? Engine::kScalar : Engine::kVector;
+  };
+  for (int64_t o = 0; o < tiles; ++o) {
+    std::vector<Tile> ready;
+    for (int64_t s = 0; s < tiles * taps; ++s, ++done) {
+      ready.push_back(kept.next());
+      const Tile& y = ready.back();
+      if (by_element) {
+        k.load(y, 0, 1);
+        continue;
       }
+      Tile slice = weights[static_cast<size_t>(o)].columns(s / taps * 128 * taps + s % taps, 128, taps);
+      if (contiguous) {
+        const Tile dense = slices.next();
+        k.copy(engine(scalar_slices), dense, slice);
+        slice = dense;
+      }
+      const Tile x = turned.next();
+      k.transpose(x, slice);
+      k.copy(engine(scalar_drains), words ? y.as(Dtype::kF32) : y, words ? x.as(Dtype::kF32) : x);
+    }
+    const Tile acc = sums.next();
+    for (int64_t s = 0; s < tiles * taps; ++s) {
+      const int64_t t = s % taps;
+      Tile window = inputs[static_cast<size_t>(s / taps)].shaped({height, width}, {pitch, 1});
+      window.access.offset += (t / 3 * pitch + t % 3) * static_cast<int64_t>(isa::dtype_bytes(dtype));
+      k.matmul(acc, ready[static_cast<size_t>(s)], window, s > 0);
     }
     Tile y = out.next();
     const Tile wide = bias.columns(o, 1).shaped({height * width}, {0});

@@ -104,7 +104,7 @@ isa::Program matmul(const Params& p, const config::Config& c) {
   const Dtype in = p.dtype("dtype");
   const Dtype main = products > 1 || p.is("main", "bf16") ? Dtype::kBF16 : in;
   const bool cast = main != in;
-  const int ahead = static_cast<int>(p.number("ahead", 6));
+  const int ahead = static_cast<int>(p.number("ahead", 4));
   Kernel k("matmul", c);
   p.dma_mode(&k);
   Drain drain(&k);
@@ -195,6 +195,35 @@ isa::Program matmul(const Params& p, const config::Config& c) {
         k.store(y, 4);
       }
     }
+  }
+  return k.finish();
+}
+
+// fp8 with pairs of rows: K in steps of 256, every operand tile read once, all output tiles accumulate at the same time.
+isa::Program matmul_double_row(const Params& p, const config::Config& c) {
+  const int64_t m = p.number("m"), depth = p.number("k"), n = p.number("n");
+  Kernel k("matmul_double_row", c);
+  Drain drain(&k);
+  Ring lhs = k.sbuf(4, 2 * m, Dtype::kF8E4M3), rhs = k.sbuf(4, 2 * n, Dtype::kF8E4M3),
+       out = k.sbuf(4, kColumns);
+  const std::vector<Tile> sums =
+      k.psum(static_cast<int>(m / kTile * (n / kColumns)), kColumns).take(m / kTile * (n / kColumns));
+  for (int64_t t = 0; t < depth / (2 * kTile); ++t) {
+    const Tile l = lhs.next(), r = rhs.next();
+    k.load(l, 0);
+    k.load(r, 1);
+    for (size_t s = 0; s < sums.size(); ++s) {
+      const auto i = static_cast<int64_t>(s) / (n / kColumns), j = static_cast<int64_t>(s) % (n / kColumns);
+      Tile w = l.shaped({2, kTile}, {m, 1}), x = r.shaped({2, kColumns}, {n, 1});
+      w.access.offset += i * kTile;
+      x.access.offset += j * kColumns;
+      k.matmul(sums[s], w, x, t > 0);
+    }
+  }
+  for (const Tile& s : sums) {
+    const Tile y = out.next();
+    drain(y, s);
+    k.store(y, 2);
   }
   return k.finish();
 }
@@ -322,7 +351,8 @@ isa::Program swiglu(const Params& p, const config::Config& c) {
   Kernel k("swiglu", c);
   Drain drain(&k);
   const auto main = [](int64_t products) { return products > 1 ? Dtype::kBF16 : Dtype::kF32; };
-  Ring psum = k.psum(8, kColumns), raw = k.sbuf(6, kColumns), whole = k.sbuf(2, kTile);
+  Ring psum = k.psum(6, kColumns), turned_psum = k.psum(2, kTile), raw = k.sbuf(6, kColumns),
+       whole = k.sbuf(2, kTile);
   Ring row = k.sbuf(block_m > 2 ? 1 : 2, depth), activated = k.sbuf(static_cast<int>(2 * block_m), kColumns),
        out = k.sbuf(3, kColumns);
   const int copies = static_cast<int>(block_m > 2 ? block_m : 2 * block_m);
@@ -347,7 +377,7 @@ isa::Program swiglu(const Params& p, const config::Config& c) {
       k.load(r, 0);
       x.push_back(left.next());
       h.push_back(hidden_turned.next());
-      transpose_row(&k, &drain, &psum, r, x.back(), depth, up_products, &whole);
+      transpose_row(&k, &drain, &turned_psum, r, x.back(), depth, up_products, &whole);
     }
     for (int64_t j = 0; j < n / kColumns; ++j) {
       const auto product = [&] {
@@ -370,7 +400,7 @@ isa::Program swiglu(const Params& p, const config::Config& c) {
         const Tile y = hidden.next();
         k.tensor_tensor(y, active[b], up[b]);
         for (int64_t t = 0; t < kColumns / kTile; ++t) {
-          const Tile turned = psum.next().columns(0, kTile);
+          const Tile turned = turned_psum.next();
           k.transpose(turned, y.columns(t * kTile, kTile));
           const Operand dst = columns(h[b], j * kColumns + t * kTile, kTile);
           if (down_products > 1) {
