@@ -11,8 +11,9 @@ namespace trnsim::fidelity {
 
 struct Refitted {
   std::string key;
-  double full = 0;    // as the configuration has it
-  double source = 0;  // of another source: where the fit starts, and what stays when no other row depends on it
+  double full = 0;  // as the configuration has it
+  double source =
+      0;  // of another source: where the fit starts, and what stays when no other row depends on it
   double fitted = 0;
   size_t rows = 0;  // other rows that depend on it
 };
