@@ -143,7 +143,7 @@ def show(total: int, left: int, start: float) -> None:
 
 # ---- the page ----------------------------------------------------------------------------------------------------
 WORST_FIRST = ("wrong", "error", "fallback", "native", "skipped")
-TYPES = ["float32", "bfloat16", "float16", "float64", "int64", "int32", "int16", "int8", "uint8", "bool"]
+TYPES = ["float32", "bfloat16", "float16", "float64", "int64", "int32", "int16", "int8", "uint8", "bool", "complex64"]
 TARGETS = {"float32": 97, "bfloat16": 95, "float16": 95, "integers and bool": 95, "error inputs": 98}
 
 

@@ -3,6 +3,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "device_plugin/aten/composite_kernel.h"
+
 namespace trnsim::aten {
 
 struct Pair {
@@ -12,5 +14,9 @@ struct Pair {
 Pair pair_of(const at::Tensor& t);  // of a real tensor too; resolves conjugation and negation
 at::Tensor complex_of(const at::Tensor& re, const at::Tensor& im);  // new memory; equal real types
 inline at::Tensor complex_of(const Pair& p) { return complex_of(p.re, p.im); }
+
+// Forms of operators for complex tensors beside those of composites_complex.cpp.
+Composites complex_function_forms();
+Composites complex_move_forms();
 
 }  // namespace trnsim::aten

@@ -85,6 +85,11 @@ void CompositeKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKey
     Call call(overload, *stack, begin);
     call.read();
     if (!options_.complex && (takes_complex(call) || call.unsupported != nullptr)) {
+      if (const c10::KernelFunction* form = complex_form(overload.functional);
+          form != nullptr && takes_complex(call)) {
+        run_composite(*form, overload, op, keys, stack, begin);
+        return;
+      }
       run_on_host(op, stack,
                   call.unsupported != nullptr ? call.unsupported : "the hardware has no complex type",
                   FallbackKind::kUnsupported);

@@ -389,7 +389,11 @@ const c10::KernelFunction* complex_form(const std::string& functional) {
         composite("aten::mv", &vector_product),
         composite("aten::dot", &inner_product),
     };
-    for (const CompositeRow& row : rows) map->emplace(row.name, row.function);
+    for (const Composites& table : {rows, complex_function_forms(), complex_move_forms()})
+      for (const CompositeRow& row : table) {
+        const bool added = map->emplace(row.name, row.function).second;
+        TORCH_INTERNAL_ASSERT(added, row.name, " has two forms for complex tensors");
+      }
     return map;
   }();
   const auto it = forms->find(functional);

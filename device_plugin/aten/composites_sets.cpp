@@ -2,6 +2,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/aminmax.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -9,6 +10,7 @@
 #include <ATen/ops/linspace.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/searchsorted.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
@@ -124,6 +126,14 @@ Unique unique_consecutive(const Tensor& self, bool return_inverse, bool return_c
 // ---- counts per bin
 // ----------------------------------------------------------------------------------------------
 
+// The smallest and the largest element, read back at once.
+template <class T>
+std::pair<T, T> extremes(const Tensor& values) {
+  const auto [low, high] = at::aminmax(values);
+  const Tensor both = at::stack({low, high}).cpu();
+  return {both[0].item<T>(), both[1].item<T>()};
+}
+
 Tensor bincount(const Tensor& self, const OptionalTensor& weights, int64_t minlength) {
   const bool weighted = weights && weights->defined();
   TORCH_CHECK(minlength >= 0, "minlength should be >= 0");
@@ -132,8 +142,9 @@ Tensor bincount(const Tensor& self, const OptionalTensor& weights, int64_t minle
                                                                       : at::kDouble;
   int64_t bins = minlength;
   if (self.numel() > 0) {
-    TORCH_CHECK(self.min().item<int64_t>() >= 0, "bincount only supports 1-d non-negative integral inputs.");
-    bins = std::max(bins, self.max().item<int64_t>() + 1);
+    const auto [low, high] = extremes<int64_t>(self);
+    TORCH_CHECK(low >= 0, "bincount only supports 1-d non-negative integral inputs.");
+    bins = std::max(bins, high + 1);
   }
   const Tensor counts = at::zeros({bins}, self.options().dtype(type));
   if (self.numel() == 0) return counts;
@@ -153,9 +164,7 @@ std::pair<double, double> bounds(const Tensor& points, int64_t d, const Range& r
     TORCH_CHECK(low <= high, "torch.histogramdd: min should not exceed max, but got min ", low, " max ", high,
                 " for dimension ", d);
   } else if (points.size(0) > 0) {
-    const Tensor column = points.select(1, d);
-    low = column.min().item<double>();
-    high = column.max().item<double>();
+    std::tie(low, high) = extremes<double>(points.select(1, d));
   }
   TORCH_CHECK(std::isfinite(low) && std::isfinite(high), "torch.histogramdd: dimension ", d, "'s range [",
               low, ", ", high, "] is not finite");

@@ -56,9 +56,10 @@ bool describe_copy(const at::Tensor& destination, const at::Tensor& source, Plan
     return false;
   }
   if (!to || !from) {
-    plan.reason = "the hardware has no " +
-                  std::string(c10::toString(!to ? destination.scalar_type() : source.scalar_type())) +
-                  " type";
+    const c10::ScalarType missing = !to ? destination.scalar_type() : source.scalar_type();
+    plan.reason = destination.scalar_type() == source.scalar_type()
+                      ? "the hardware has no copy of " + std::string(c10::toString(missing))
+                      : no_hardware_type(missing);
     return false;
   }
   graph.name = plan.name;

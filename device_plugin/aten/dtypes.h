@@ -48,6 +48,16 @@ inline std::optional<isa::Dtype> to_isa(c10::ScalarType t) {
   }
 }
 
+// Why a type without a form on the hardware sends an operator to the host. Some types the compiler refuses instead.
+inline std::string no_hardware_type(c10::ScalarType t) {
+  TORCH_CHECK(
+      t != c10::ScalarType::Float8_e4m3fnuz && t != c10::ScalarType::Float8_e5m2fnuz,
+      "illegal on hardware: the NeuronCore has no ", c10::toString(t),
+      " (NCC_EVRF005) and only moves its elements; use float8_e5m2, float8_e4m3fn (computed from trn3 on) "
+      "or bfloat16.");
+  return "the hardware has no " + std::string(c10::toString(t)) + " type";
+}
+
 // TRNSIM_INT64=exact: int64 is computed on the host instead of in 32 bits.
 inline bool int64_exact() {
   static const bool value = [] {

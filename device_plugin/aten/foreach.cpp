@@ -229,7 +229,8 @@ class ForeachKernel final : public c10::OperatorKernel {
           break;
       }
     }
-    return call.run([&](ListCall::Recording& recording) { return record(recording, stack, begin, first, count); });
+    return call.run(
+        [&](ListCall::Recording& recording) { return record(recording, stack, begin, first, count); });
   }
 
   std::vector<at::Tensor> record(ListCall::Recording& recording, const c10::Stack& stack, size_t begin,

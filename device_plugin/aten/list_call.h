@@ -63,7 +63,7 @@ class ListCall {
   c10::SmallVector<Operand, 64> operands_;
   std::vector<CallNumber> numbers_;
   std::vector<std::pair<c10::ScalarType, bool>> number_types_;  // and whether it is a number of Python
-  uint64_t types_ = 0;                                         // of the tensors, one bit each
+  uint64_t types_ = 0;                                          // of the tensors, one bit each
   const at::Tensor* previous_ = nullptr;
   c10::DeviceIndex device_ = -1;
   bool usable_ = true;

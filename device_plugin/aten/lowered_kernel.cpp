@@ -126,7 +126,7 @@ class GraphMaker {
 
  private:
   bool refuse(c10::ScalarType type) {
-    plan_.reason = "the hardware has no " + std::string(c10::toString(type)) + " type";
+    plan_.reason = no_hardware_type(type);
     return false;
   }
 

@@ -52,3 +52,16 @@ def test_trn3_multiplies_float8_e4m3fn(run_python):
         TRNSIM_CONFIG="trn3",
     )
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fnuz, torch.float8_e5m2fnuz], ids=str)
+def test_types_that_the_compiler_refuses(device, dtype):
+    x = torch.arange(6.0).to(dtype)
+    assert torch.equal(x.to(device).cpu().float(), x.float())  # a move
+    for compute in (
+        lambda: x.to(device).float(),
+        lambda: torch.ones(4, device=device).to(dtype),
+        lambda: torch.full((4,), 2.0, dtype=dtype, device=device),
+    ):
+        with pytest.raises(RuntimeError, match=r"illegal on hardware: .*fnuz \(NCC_EVRF005\).*float8_e5m2"):
+            compute()

@@ -18,7 +18,7 @@ FROZEN = conformance.read_frozen()
 TYPES = {
     ("operators", "values"): (
         {torch.float32, torch.bfloat16, torch.int64, torch.bool},
-        {torch.float16, torch.int32, torch.uint8},
+        {torch.float16, torch.int32, torch.uint8, torch.complex64},
     ),
     ("operators", "in_place"): ({torch.float32}, {torch.bfloat16}),
     ("operators", "out"): ({torch.float32}, {torch.bfloat16}),

@@ -228,7 +228,16 @@ void unpad_axis(LowerContext& c, const View& out, const View& g, int axis, int64
       t.strides[d] = -t.strides[d];
       return add(t, part);
     }
-    for (int64_t i = 0; i < count; ++i) add(view_sliced(out, axis, target, 1), view_sliced(part, axis, i, 1));
+    // One element is repeated `count` times: it takes their sum.
+    std::vector<int> order;
+    for (int a = 0; a < static_cast<int>(part.sizes.size()); ++a)
+      if (a != axis) order.push_back(a);
+    order.push_back(axis);
+    const View repeats = view_permuted(part, order), row = view_selected(out, axis, target);
+    if (view_empty(row)) return;
+    MapBuilder m(c, repeats.sizes, static_cast<int>(order.size()) - 1);
+    m.row_output(row, m.row_input(row) + m.reduce(ReduceOp::kSum, m.input(repeats)));
+    m.emit();
   };
   bool reflect = border == Border::kReflect;
   if (before > 0) edge(0, before, reflect ? before : 0);

@@ -49,14 +49,14 @@ def test_upstream_without_a_checkout_says_what_is_missing(args, words):
 def test_conformance_resumes_and_writes_its_page(tmp_path):
     results, page = tmp_path / "r.jsonl", tmp_path / "p.md"
     common = ["--results", results, "--page", page, "--jobs", 1]
-    tool("conformance", *common, "^operators/(sigmoid|linalg.ldl_factor)/(values|errors)/(float32|any|complex64)$")
+    tool("conformance", *common, "^operators/(sigmoid|linalg.ldl_factor)/(values|errors)/(float32|any|complex128)$")
     rows = {row["case"]: row for row in map(json.loads, results.read_text().splitlines())}
     assert rows["operators/sigmoid/values/float32"]["result"] == "native"
     fallback = rows["operators/linalg.ldl_factor/values/float32"]
     assert fallback["result"] == "fallback" and "linalg" in fallback["detail"]
-    assert rows["operators/linalg.ldl_factor/values/complex64"]["result"] == "skipped"
+    assert rows["operators/linalg.ldl_factor/values/complex128"]["result"] == "skipped"
     text = page.read_text()
-    assert "| linalg.ldl_factor | float32 | `aten::" in text and "not compared here" in text
+    assert "| linalg.ldl_factor | float32 | `aten::" in text and "computed as complex64 is" in text
     tool("conformance", *common, "--resume", "^operators/(sigmoid|linalg.ldl_factor|neg)/values/float32$")
     cases = [json.loads(line)["case"] for line in results.read_text().splitlines()]
     assert len(cases) == len(set(cases)) == len(rows) + 1  # neg alone was left

@@ -1,0 +1,363 @@
+// Functions of complex tensors, made of real functions of their parts (composites_complex.cpp has the arithmetic).
+#include <ATen/ScalarOps.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/add.h>
+#include <ATen/ops/atan2.h>
+#include <ATen/ops/copysign.h>
+#include <ATen/ops/div.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/hypot.h>
+#include <ATen/ops/linalg_cross.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/sub.h>
+#include <ATen/ops/var.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <cmath>
+#include <numbers>
+#include <optional>
+#include <tuple>
+
+#include "device_plugin/aten/complex_pair.h"
+#include "device_plugin/aten/composite_kernel.h"
+
+namespace trnsim::aten {
+namespace {
+
+using at::Tensor;
+
+template <Pair (*f)(const Pair&)>
+Tensor of_pair(const Tensor& x) {
+  return complex_of(f(pair_of(x)));
+}
+
+Pair times_i(const Pair& p) { return {p.im.neg(), p.re}; }
+Pair over_i(const Pair& p) { return {p.im, p.re.neg()}; }
+
+// ---- roots and powers
+// ------------------------------------------------------------------------------------------------
+Pair root(const Pair& p) {
+  const Tensor size = at::hypot(p.re, p.im), larger = ((p.re.abs() + size) * 0.5).sqrt();
+  const Tensor none = larger.eq(0), smaller = at::where(none, p.im, p.im / (larger * 2));
+  const Tensor right = p.re.ge(0);
+  Tensor re = at::where(right, larger, smaller.abs()), im = at::where(right, smaller, larger);
+  im = at::copysign(im, p.im);
+  const Tensor far = p.im.isinf();  // whatever the real part is
+  return {at::where(far, p.im.abs(), re), at::where(far, p.im, im)};
+}
+Tensor inverse_root(const Tensor& x) { return complex_of(root(pair_of(x))).reciprocal(); }
+
+Tensor power(const Tensor& x, const Tensor& y) {
+  const Tensor value = (x.log() * y).exp();
+  const Tensor nothing = x.eq(0), one = at::ones_like(value);
+  return at::where(nothing, at::where(y.eq(0), one, at::zeros_like(value)), value);
+}
+Tensor power_of_number(const at::Scalar& x, const Tensor& y) {
+  return power(at::full_like(y, x), y);
+}
+// As the CPU: products for the exponents that have them.
+Tensor power_by_number(const Tensor& x, const at::Scalar& y) {
+  if (!y.isComplex()) {
+    const double n = y.toDouble();
+    if (n == 0) return at::ones_like(x);
+    if (n == 1) return x.clone();
+    if (n == 2) return x * x;
+    if (n == 3) return x * x * x;
+    if (n == -1) return x.reciprocal();
+    if (n == -2) return (x * x).reciprocal();
+    if (n == 0.5) return complex_of(root(pair_of(x)));
+    if (n == -0.5) return inverse_root(x);
+  }
+  return power(x, at::full_like(x, y));
+}
+
+// ---- exponentials and logarithms
+// -------------------------------------------------------------------------------------
+Pair exponential_minus_1(const Pair& p) {
+  const Tensor half = (p.im * 0.5).sin();
+  return {p.re.expm1() * p.im.cos() - 2 * half * half, p.re.exp() * p.im.sin()};
+}
+Tensor exponential_2(const Tensor& x) { return (x * std::numbers::ln2).exp(); }
+
+Pair logarithm_1p(const Pair& p) {
+  const Tensor next = p.re + 1, near = at::hypot(p.re, p.im).lt(0.5);
+  const Tensor square = p.re * (p.re + 2) + p.im * p.im;
+  return {at::where(near, square.log1p() * 0.5, at::hypot(next, p.im).log()), at::atan2(p.im, next)};
+}
+Tensor logarithm_2(const Tensor& x) { return x.log() * (1 / std::numbers::ln2); }
+Tensor logarithm_10(const Tensor& x) { return x.log() * (1 / std::numbers::ln10); }
+
+Tensor sigmoid(const Tensor& x) { return (x.neg().exp() + 1).reciprocal(); }
+Tensor sigmoid_backward(const Tensor& grad, const Tensor& out) { return grad * ((1 - out) * out).conj(); }
+Tensor silu(const Tensor& x) { return x * sigmoid(x); }
+
+// ---- circular and hyperbolic functions
+// -------------------------------------------------------------------------------
+Pair hyperbolic_sine(const Pair& p) { return {p.re.sinh() * p.im.cos(), p.re.cosh() * p.im.sin()}; }
+Pair hyperbolic_cosine(const Pair& p) { return {p.re.cosh() * p.im.cos(), p.re.sinh() * p.im.sin()}; }
+Pair hyperbolic_tangent(const Pair& p) {
+  constexpr double kSaturated = 20;  // beyond, the real part is 1 and the other one vanishes
+  const Tensor x = p.re.clamp(-kSaturated, kSaturated), sinh = x.sinh(), cos = p.im.cos();
+  const Tensor norm = sinh * sinh + cos * cos;
+  return {sinh * x.cosh() / norm, p.im.sin() * cos / norm};
+}
+Pair sine(const Pair& p) { return over_i(hyperbolic_sine(times_i(p))); }
+Pair cosine(const Pair& p) { return hyperbolic_cosine(times_i(p)); }
+Pair tangent(const Pair& p) { return over_i(hyperbolic_tangent(times_i(p))); }
+Tensor hyperbolic_tangent_backward(const Tensor& grad, const Tensor& out) {
+  return grad * (1 - out * out).conj();
+}
+Tensor sine_over_argument(const Tensor& x) {
+  const Tensor angle = x * std::numbers::pi, none = x.eq(0), one = at::ones_like(x);
+  return at::where(none, one, angle.sin() / at::where(none, one, angle));
+}
+
+// ---- their inverses, by Kahan's formulas, which keep the signs at the cuts
+// -------------------------------------------------
+struct Roots {  // of 1 - z and 1 + z
+  explicit Roots(const Pair& p) : below(root({1 - p.re, p.im.neg()})), above(root({1 + p.re, p.im})) {}
+  Pair below, above;
+};
+Pair arc_sine(const Pair& p) {
+  const Roots r(p);
+  return {at::atan2(p.re, r.below.re * r.above.re - r.below.im * r.above.im),
+          (r.below.re * r.above.im - r.below.im * r.above.re).asinh()};
+}
+Pair arc_cosine(const Pair& p) {
+  const Roots r(p);
+  return {2 * at::atan2(r.below.re, r.above.re),
+          (r.above.re * r.below.im - r.above.im * r.below.re).asinh()};
+}
+Pair area_cosine(const Pair& p) {
+  const Pair below = root({p.re - 1, p.im}), above = root({p.re + 1, p.im});
+  return {(below.re * above.re + below.im * above.im).asinh(), 2 * at::atan2(below.im, above.re)};
+}
+Pair area_sine(const Pair& p) { return over_i(arc_sine(times_i(p))); }
+Pair area_tangent(const Pair& p) {
+  const Tensor size = p.re.abs(), rest = 1 - size, square = p.im * p.im;
+  return {at::copysign((4 * size / (rest * rest + square)).log1p() * 0.25, p.re),
+          at::atan2(2 * p.im, rest * (1 + size) - square) * 0.5};
+}
+Pair arc_tangent(const Pair& p) { return over_i(area_tangent(times_i(p))); }
+
+// ---- sums of products
+// ------------------------------------------------------------------------------------------------
+// beta self + alpha product; a self whose factor is 0 is not read.
+Tensor blend(const Tensor& self, const Tensor& product, const at::Scalar& beta, const at::Scalar& alpha) {
+  const Tensor scaled = alpha.equal(1) ? product : product * alpha;
+  if (beta.equal(0)) return scaled;
+  return (beta.equal(1) ? self : self * beta) + scaled;
+}
+Tensor add_mm(const Tensor& self, const Tensor& a, const Tensor& b, const at::Scalar& beta,
+              const at::Scalar& alpha) {
+  return blend(self, a.mm(b), beta, alpha);
+}
+Tensor add_bmm(const Tensor& self, const Tensor& a, const Tensor& b, const at::Scalar& beta,
+               const at::Scalar& alpha) {
+  return blend(self, a.bmm(b), beta, alpha);
+}
+Tensor add_sum_of_bmm(const Tensor& self, const Tensor& a, const Tensor& b, const at::Scalar& beta,
+                      const at::Scalar& alpha) {
+  return blend(self, a.bmm(b).sum(0), beta, alpha);
+}
+Tensor add_mv(const Tensor& self, const Tensor& a, const Tensor& b, const at::Scalar& beta,
+              const at::Scalar& alpha) {
+  return blend(self, a.mv(b), beta, alpha);
+}
+Tensor outer(const Tensor& a, const Tensor& b) { return a.unsqueeze(1) * b; }
+Tensor add_outer(const Tensor& self, const Tensor& a, const Tensor& b, const at::Scalar& beta,
+                 const at::Scalar& alpha) {
+  return blend(self, outer(a, b), beta, alpha);
+}
+Tensor inner_product_of_conjugate(const Tensor& a, const Tensor& b) { return a.conj().dot(b); }
+Tensor add_product(const Tensor& self, const Tensor& a, const Tensor& b, const at::Scalar& value) {
+  return self + a * b * value;
+}
+Tensor add_quotient(const Tensor& self, const Tensor& a, const Tensor& b, const at::Scalar& value) {
+  return self + a / b * value;
+}
+Tensor between(const Tensor& self, const Tensor& end, const at::Scalar& weight) {
+  return self + (end - self) * weight;
+}
+Tensor between_tensors(const Tensor& self, const Tensor& end, const Tensor& weight) {
+  return self + (end - self) * weight;
+}
+Tensor minus_from(const Tensor& self, const Tensor& other, const at::Scalar& alpha) {
+  return at::sub(other, self, alpha);
+}
+Tensor minus_from_number(const Tensor& self, const at::Scalar& other, const at::Scalar& alpha) {
+  return at::sub(at::full_like(self, other), self, alpha);
+}
+Tensor cross(const Tensor& x, const Tensor& y, int64_t dim) {
+  const Pair a = pair_of(x), b = pair_of(y);
+  auto f = [&](const Tensor& s, const Tensor& t) { return at::linalg_cross(s, t, dim); };
+  return complex_of(f(a.re, b.re) - f(a.im, b.im), f(a.re, b.im) + f(a.im, b.re));
+}
+
+// ---- sizes and truth
+// ---------------------------------------------------------------------------------------------------
+Tensor norm(const Tensor& x, const at::Scalar& order, at::OptionalIntArrayRef dim, bool keepdim,
+            std::optional<c10::ScalarType> dtype) {
+  if (dtype) dtype = c10::toRealValueType(*dtype);
+  return at::linalg_vector_norm(x.abs(), order, dim, keepdim, dtype);
+}
+Tensor variance(const Tensor& x, at::OptionalIntArrayRef dim, const std::optional<at::Scalar>& correction,
+                bool keepdim) {
+  const Pair p = pair_of(x);
+  return at::var(p.re, dim, correction, keepdim) + at::var(p.im, dim, correction, keepdim);
+}
+Tensor deviation(const Tensor& x, at::OptionalIntArrayRef dim, const std::optional<at::Scalar>& correction,
+                 bool keepdim) {
+  return variance(x, dim, correction, keepdim).sqrt();
+}
+std::tuple<Tensor, Tensor> variance_and_mean(const Tensor& x, at::OptionalIntArrayRef dim,
+                                             const std::optional<at::Scalar>& correction, bool keepdim) {
+  return {variance(x, dim, correction, keepdim), x.mean(dim, keepdim)};
+}
+std::tuple<Tensor, Tensor> deviation_and_mean(const Tensor& x, at::OptionalIntArrayRef dim,
+                                              const std::optional<at::Scalar>& correction, bool keepdim) {
+  return {deviation(x, dim, correction, keepdim), x.mean(dim, keepdim)};
+}
+
+Tensor truth(const Tensor& x) {
+  const Pair p = pair_of(x);
+  return p.re.ne(0).logical_or(p.im.ne(0));
+}
+Tensor not_true(const Tensor& x) { return truth(x).logical_not(); }
+Tensor both_true(const Tensor& x, const Tensor& y) { return truth(x).logical_and(truth(y)); }
+Tensor any_true(const Tensor& x, const Tensor& y) { return truth(x).logical_or(truth(y)); }
+Tensor one_true(const Tensor& x, const Tensor& y) { return truth(x).logical_xor(truth(y)); }
+
+Tensor places_of_truth(const Tensor& x) { return truth(x).nonzero(); }
+Tensor all_true(const Tensor& x) { return truth(x).all(); }
+Tensor all_true_along(const Tensor& x, int64_t dim, bool keepdim) { return truth(x).all(dim, keepdim); }
+Tensor all_true_over(const Tensor& x, at::OptionalIntArrayRef dims, bool keepdim) {
+  return truth(x).all(dims, keepdim);
+}
+Tensor some_true(const Tensor& x) { return truth(x).any(); }
+Tensor some_true_along(const Tensor& x, int64_t dim, bool keepdim) { return truth(x).any(dim, keepdim); }
+Tensor some_true_over(const Tensor& x, at::OptionalIntArrayRef dims, bool keepdim) {
+  return truth(x).any(dims, keepdim);
+}
+Tensor count_of_all_truth(const Tensor& x, std::optional<int64_t> dim) { return truth(x).count_nonzero(dim); }
+Tensor count_of_truth(const Tensor& x, at::IntArrayRef dims) { return truth(x).count_nonzero(dims); }
+Tensor is_infinite(const Tensor& x) {
+  const Pair p = pair_of(x);
+  return p.re.isinf().logical_or(p.im.isinf());
+}
+
+Tensor running_sum(const Tensor& x, int64_t dim, std::optional<c10::ScalarType> dtype) {
+  const Tensor operand = dtype ? x.to(*dtype) : x;
+  if (!operand.is_complex()) return operand.cumsum(dim);
+  const Pair p = pair_of(operand);
+  return complex_of(p.re.cumsum(dim), p.im.cumsum(dim));
+}
+
+// ---- new tensors
+// --------------------------------------------------------------------------------------------------------
+using Type = std::optional<c10::ScalarType>;
+using Layout = std::optional<c10::Layout>;
+using Device = std::optional<c10::Device>;
+using Flag = std::optional<bool>;
+using Format = std::optional<at::MemoryFormat>;
+
+Tensor all_equal(const Tensor& like, at::IntArrayRef sizes, const at::Scalar& value, Type dtype) {
+  const c10::ScalarType type = dtype.value_or(like.scalar_type());
+  const auto options = like.options().dtype(c10::toRealValueType(type));
+  if (!c10::isComplexType(type)) return at::full(sizes, value, options);
+  const auto c = value.toComplexDouble();
+  return complex_of(at::full(sizes, c.real(), options), at::full(sizes, c.imag(), options));
+}
+Tensor zeros_like(const Tensor& x, Type t, Layout, Device, Flag, Format) {
+  return all_equal(x, x.sizes(), 0, t);
+}
+Tensor ones_like(const Tensor& x, Type t, Layout, Device, Flag, Format) {
+  return all_equal(x, x.sizes(), 1, t);
+}
+Tensor full_like(const Tensor& x, const at::Scalar& v, Type t, Layout, Device, Flag, Format) {
+  return all_equal(x, x.sizes(), v, t);
+}
+Tensor new_ones(const Tensor& x, at::IntArrayRef sizes, Type t, Layout, Device, Flag) {
+  return all_equal(x, sizes, 1, t);
+}
+Tensor new_full(const Tensor& x, at::IntArrayRef sizes, const at::Scalar& v, Type t, Layout, Device, Flag) {
+  return all_equal(x, sizes, v, t);
+}
+
+}  // namespace
+
+Composites complex_function_forms() {
+  return {composite("aten::nonzero", &places_of_truth),
+          composite("aten::all", &all_true),
+          composite("aten::all.dim", &all_true_along),
+          composite("aten::all.dims", &all_true_over),
+          composite("aten::any", &some_true),
+          composite("aten::any.dim", &some_true_along),
+          composite("aten::any.dims", &some_true_over),
+          composite("aten::count_nonzero", &count_of_all_truth),
+          composite("aten::count_nonzero.dim_IntList", &count_of_truth),
+          composite("aten::isinf", &is_infinite),
+          composite("aten::cumsum", &running_sum),
+          composite("aten::zeros_like", &zeros_like),
+          composite("aten::ones_like", &ones_like),
+          composite("aten::full_like", &full_like),
+          composite("aten::new_ones", &new_ones),
+          composite("aten::new_full", &new_full),
+          composite("aten::sqrt", &of_pair<root>),
+          composite("aten::rsqrt", &inverse_root),
+          composite("aten::pow.Tensor_Tensor", &power),
+          composite("aten::pow.Tensor_Scalar", &power_by_number),
+          composite("aten::pow.Scalar", &power_of_number),
+          composite("aten::expm1", &of_pair<exponential_minus_1>),
+          composite("aten::exp2", &exponential_2),
+          composite("aten::log1p", &of_pair<logarithm_1p>),
+          composite("aten::log2", &logarithm_2),
+          composite("aten::log10", &logarithm_10),
+          composite("aten::sigmoid", &sigmoid),
+          composite("aten::sigmoid_backward", &sigmoid_backward),
+          composite("aten::silu", &silu),
+          composite("aten::sin", &of_pair<sine>),
+          composite("aten::cos", &of_pair<cosine>),
+          composite("aten::tan", &of_pair<tangent>),
+          composite("aten::sinc", &sine_over_argument),
+          composite("aten::sinh", &of_pair<hyperbolic_sine>),
+          composite("aten::cosh", &of_pair<hyperbolic_cosine>),
+          composite("aten::tanh", &of_pair<hyperbolic_tangent>),
+          composite("aten::tanh_backward", &hyperbolic_tangent_backward),
+          composite("aten::asin", &of_pair<arc_sine>),
+          composite("aten::acos", &of_pair<arc_cosine>),
+          composite("aten::atan", &of_pair<arc_tangent>),
+          composite("aten::asinh", &of_pair<area_sine>),
+          composite("aten::acosh", &of_pair<area_cosine>),
+          composite("aten::atanh", &of_pair<area_tangent>),
+          composite("aten::addmm", &add_mm),
+          composite("aten::baddbmm", &add_bmm),
+          composite("aten::addbmm", &add_sum_of_bmm),
+          composite("aten::addmv", &add_mv),
+          composite("aten::outer", &outer),
+          composite("aten::addr", &add_outer),
+          composite("aten::vdot", &inner_product_of_conjugate),
+          composite("aten::addcmul", &add_product),
+          composite("aten::addcdiv", &add_quotient),
+          composite("aten::lerp.Scalar", &between),
+          composite("aten::lerp.Tensor", &between_tensors),
+          composite("aten::rsub.Tensor", &minus_from),
+          composite("aten::rsub.Scalar", &minus_from_number),
+          composite("aten::linalg_cross", &cross),
+          composite("aten::linalg_vector_norm", &norm),
+          composite("aten::var.correction", &variance),
+          composite("aten::std.correction", &deviation),
+          composite("aten::var_mean.correction", &variance_and_mean),
+          composite("aten::std_mean.correction", &deviation_and_mean),
+          composite("aten::logical_not", &not_true),
+          composite("aten::logical_and", &both_true),
+          composite("aten::logical_or", &any_true),
+          composite("aten::logical_xor", &one_true)};
+}
+
+}  // namespace trnsim::aten
