@@ -387,8 +387,8 @@ def fidelity_page(result: dict) -> str:
         "leaves the schedule open are listed and do not count.",
         "",
         "What the descriptions do not say, the number of buffers or the engine that empties PSUM, is the same for all",
-        "rows of a family. It was chosen with the times of the family in view ([timing.md](timing.md) lists the choices),",
-        "so a row that sets no parameter is a prediction of the laws, not of the schedule.",
+        "rows of a family. It was chosen with the times of the family in view ([timing.md](timing.md) lists the",
+        "choices), so a row that sets no parameter is a prediction of the laws, not of the schedule.",
         "",
         "## Families",
         "",
@@ -446,16 +446,17 @@ def refitted_table(result: dict) -> list[str]:
         "source, as do documented values and counts (-). Kernels of up to 5 ms take part; the common error of a kernel",
         "family is one more unknown.",
         "",
-        "| family | parameter | full fit | source | refitted | rows | sources |",
-        "|---|---|---|---|---|---|---|",
+        "| family | parameter | full fit | source | refitted | rows |",
+        "|---|---|---|---|---|---|",
     ]
     for f in result["families"]:
         for p in f.get("left_out_parameters", []):
             fitted = f"{p['fitted']:.4g}" if p["rows"] else "-"
             lines.append(
-                f"| {f['family']} | `{p['key']}` | {p['full']:.4g} | {p['source']:.4g} | {fitted} | {p['rows']} | "
-                f"{f['left_out_source']} |"
+                f"| {f['family']} | `{p['key']}` | {p['full']:.4g} | {p['source']:.4g} | {fitted} | {p['rows']} |"
             )
+    lines += ["", "Sources:", ""]
+    lines += [f"* {f['family']}: {f['left_out_source']}" for f in result["families"] if "left_out_source" in f]
     return lines
 
 
