@@ -26,6 +26,8 @@ Ranks ranks_of(const std::vector<Outcome>& rows, double tolerance);
 
 // Repeated runs of one kernel in the collection differ by about this much.
 constexpr double kRankTolerance = 0.02;
+// What the collection states for times that it doubles.
+constexpr double kStatedSpread = 0.05;
 
 boost::json::object to_json(const std::vector<Outcome>& rows, const std::vector<LeftOut>& left_out,
                             const Collection& collection, const config::Config& config);
