@@ -139,9 +139,9 @@ class WindowTiler {
     if (indices) {
       // The first of equal values: the one that is written last. A NaN equals nothing; the last one of a window counts.
       for (size_t t = correlation_.taps.size(); t-- > 0;)
-        note_position(block, correlation_.taps[t], window(t), shaped(best, block), AluOp::kEqual, position);
+        note_position(block, correlation_.taps[t], source, &best, AluOp::kEqual, position);
       for (size_t t = 0; isa::is_float(input_dtype_) && t < correlation_.taps.size(); ++t)
-        note_position(block, correlation_.taps[t], window(t), window(t), AluOp::kNotEqual, position);
+        note_position(block, correlation_.taps[t], source, nullptr, AluOp::kNotEqual, position);
     }
     tile_.store(image_access(out_, channel_, channels_, block, context_), best);
     if (indices) tile_.store(image_access(indices_, channel_, channels_, block, context_), position);
@@ -160,12 +160,33 @@ class WindowTiler {
     }
   }
 
-  // Where the comparison holds, the position of the tap is noted.
-  void note_position(const ImageBlock& block, const ConvTap& tap, const Access& a, const Access& b,
-                     AluOp compare, const Access& position) {
+  // Outputs of the block for which the tap lies inside of the input: padding may equal the maximum and is nobody's.
+  ImageBlock reached(const ImageBlock& block, const ConvTap& tap) const {
+    ImageBlock r = block;
+    for (int a = 0; a < 3; ++a) {
+      const int64_t first = ceil_div(std::max<int64_t>(0, -tap.offset[a]), stride_[a]);
+      const int64_t end = floor_div(input_.size[a] - 1 - tap.offset[a], stride_[a]) + 1;
+      r.at[a] = std::max(block.at[a], first);
+      r.size[a] = std::max<int64_t>(0, std::min(block.at[a] + block.size[a], end) - r.at[a]);
+    }
+    return r;
+  }
+
+  // Where the value of the tap compares so with `other` (a tile of the block; null: with itself), its position is noted.
+  void note_position(const ImageBlock& block, const ConvTap& tap, const SourceTile& source,
+                     const Access* other, AluOp compare, const Access& position) {
+    const ImageBlock r = reached(block, tap);
+    if (r.elements() == 0) return;
+    const Spatial pitch{block.size[1] * block.size[2], block.size[2], 1};
+    int64_t delta = 0;
+    for (int a = 0; a < 3; ++a) delta += (r.at[a] - block.at[a]) * pitch[a];
+    const auto part = [&](const Access& t) {
+      return region(t, delta, block.count, block.size[0] * pitch[0], r.size, pitch);
+    };
+    const Access value = source.window(r, stride_, tap.offset);
     Access holds = tile({block.elements()}, Dtype::kU8);
-    tile_.tensor_tensor(shaped(holds, block), a, b, compare);
-    tile_.copy_predicated(position, positions(block, tap), holds);
+    tile_.tensor_tensor(part(holds), value, other != nullptr ? part(*other) : value, compare);
+    tile_.copy_predicated(part(position), part(positions(block, tap)), part(holds));
   }
 
   // Flat input position of a window tap for every output of the block, int32. Positions of the same block are made once.
@@ -381,7 +402,7 @@ class WindowTiler {
     Access index = tile({outputs.elements()}, Dtype::kI32);
     tile_.load(index, image_access(indices_, channel_, channels_, outputs, context_));
     for (const ConvTap& t : correlation_.taps) positions(outputs, t);  // while it is on its way
-    bool apart = true;  // no two windows meet
+    bool apart = true;                                                 // no two windows meet
     for (int a = 0; a < 3; ++a) apart = apart && (kernel_[a] - 1) * dilation_[a] < stride_[a];
     for (const ConvTap& t : correlation_.taps) {
       Access hit = tile({outputs.elements()}, Dtype::kU8);
