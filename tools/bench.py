@@ -376,8 +376,8 @@ def fidelity_page(result: dict) -> str:
     lines += [
         "",
         f"Rank order of the variants of one kernel: {ranks['right']} of {ranks['pairs']} pairs whose times differ by "
-        f"more than {ranks['tolerance']:.0%} are right ({ranks['all_right']} of all {ranks['all_pairs']}). The collection "
-        f"states a spread of {ranks['stated_spread']:.0%} for the times that it doubles: it excludes "
+        f"more than {ranks['tolerance']:.0%} are right ({ranks['all_right']} of all {ranks['all_pairs']}). The "
+        f"collection states a spread of {ranks['stated_spread']:.0%} for the times that it doubles: it excludes "
         f"{ranks['pairs'] - ranks['beyond_pairs']} of these pairs, and {ranks['beyond_right']} of the "
         f"{ranks['beyond_pairs']} beyond it are right.",
         f"{len(result['parameters'])} parameters are set by {one['rows'] + big['rows']} rows.",

@@ -33,7 +33,17 @@ def test_the_page_has_the_layout_of_its_generator():
         "families": [],
         "parameters": [],
         "not_reproduced": [],
-        "ranks": {"right": 0, "pairs": 0, "tolerance": 0.02, "all_right": 0, "all_pairs": 0},
+        "audit": [],
+        "ranks": {
+            "right": 0,
+            "pairs": 0,
+            "tolerance": 0.02,
+            "stated_spread": 0.05,
+            "beyond_right": 0,
+            "beyond_pairs": 0,
+            "all_right": 0,
+            "all_pairs": 0,
+        },
         **{k: errors for k in ("instructions", "instructions_held_out", "kernels", "kernels_blind")},
     }
 
@@ -49,3 +59,10 @@ def test_kernel_parameters_that_a_row_sets_exist():
         for r in rows(file):
             for key in r["sets"]:
                 assert re.search(rf" {key.split('.')[1]} = ", schema), f"{r['id']} sets {key}, which is no parameter"
+
+
+def test_every_row_of_the_collection_is_accounted_for():
+    table = PAGE[PAGE.index("## Audit") :]
+    assert "| missing |" not in table
+    for row, quality, _ in json.loads((ROOT / "tools" / "fidelity" / "rows.json").read_text())["collection"]:
+        assert re.search(rf"^\| {row} \| {quality} \|", table, re.M), f"{row} is not in the audit"
