@@ -171,12 +171,16 @@ struct DotKernel {
 // Convolution with up to 3 spatial axes, groups, dilation; `input` [N, C, s..], `weight` [O, C/g, k..], `out` [N, O, t..].
 // kForward: out from input, weight. kInputGrad: `input` is written from out (the gradient) and weight. kWeightGrad:
 // `weight` is written from input and out (the gradient). A transposed convolution is the other one's gradient.
+// Forward and input gradient may have an epilogue as a product has: kInput 0 is the FP32 sum with the bias, kInput i > 0
+// is extra[i-1], broadcast to the result over all of its spatial axes or over none.
 struct ConvKernel {
   enum class Mode : uint8_t { kForward, kInputGrad, kWeightGrad } mode = Mode::kForward;
   View input, weight, out;
   View bias;  // kForward, buffer < 0: none
   std::vector<int64_t> stride, padding, dilation;
   int64_t groups = 1;
+  std::vector<View> extra;
+  std::vector<Expr> epilogue;  // empty: plain cast of the sum; last node is the result
 };
 
 // Pooling over sliding windows of the last k axes. Max: `indices` (int64, flat spatial index) written forward when

@@ -79,10 +79,13 @@ struct Printer {
   }
   std::string operator()(const ConvKernel& k) const {
     const char* mode[] = {"forward", "input_grad", "weight_grad"};
-    return std::string("conv.") + mode[static_cast<int>(k.mode)] + " input " + view(k.input) + " weight " +
-           view(k.weight) + " out " + view(k.out) + " bias " + view(k.bias) + " stride " + ints(k.stride) +
-           " padding " + ints(k.padding) + " dilation " + ints(k.dilation) + " groups " +
-           std::to_string(k.groups) + "\n";
+    std::string s = std::string("conv.") + mode[static_cast<int>(k.mode)] + " input " + view(k.input) +
+                    " weight " + view(k.weight) + " out " + view(k.out) + " bias " + view(k.bias) +
+                    " stride " + ints(k.stride) + " padding " + ints(k.padding) + " dilation " +
+                    ints(k.dilation) + " groups " + std::to_string(k.groups) + "\n";
+    for (size_t i = 0; i < k.extra.size(); ++i)
+      s += "    input " + std::to_string(i + 1) + " " + view(k.extra[i]) + "\n";
+    return s + exprs(k.epilogue);
   }
   std::string operator()(const WindowKernel& k) const {
     const char* mode[] = {"max_forward", "max_backward", "avg_forward", "avg_backward"};

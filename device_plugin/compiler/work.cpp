@@ -57,6 +57,7 @@ struct Counter {
     touch(k.weight);
     touch(k.out);
     touch(k.bias);
+    for (const View& v : k.extra) touch(v);
     // per output element: one multiply-add per weight of its group
     uint64_t taps = product(k.weight.sizes) / std::max<uint64_t>(1, static_cast<uint64_t>(k.weight.sizes[0]));
     work.flops += 2 * product(k.out.sizes) * taps;

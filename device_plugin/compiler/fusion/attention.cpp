@@ -75,25 +75,6 @@ struct Operand {
   double factor = 1;
 };
 
-int only_reader(Flow& flow, int value) {
-  const FlowValue& v = flow.value(value);
-  if (v.escapes) return -1;
-  int reader = -1;
-  for (int r : v.readers) {
-    const int n = flow.find(r);
-    if (!flow.node(n).alive || n == reader) continue;
-    if (reader >= 0) return -1;
-    reader = n;
-  }
-  return reader;
-}
-
-int writer_of(Flow& flow, const std::vector<int>& values) {
-  if (values.size() != 1 || flow.value(values[0]).writer < 0) return -1;
-  const int n = flow.find(flow.value(values[0]).writer);
-  return flow.node(n).alive ? n : -1;
-}
-
 // A cast to FP32, a factor, or both, of one tensor.
 bool scales(const MapForm& f, double& factor) {
   if (f.inputs.size() != 1 || f.outputs.size() != 1 || f.reduces() || f.outputs[0].view.dtype != Dtype::kF32)
@@ -114,7 +95,7 @@ bool scales(const MapForm& f, double& factor) {
 
 // What stands in front of an operand, taken into it.
 Operand behind(Flow& flow, Operand o, bool allow_factor) {
-  const int n = writer_of(flow, o.values);
+  const int n = flow.only_writer(o.values);
   double factor = 1;
   if (n < 0 || !flow.node(n).map || !scales(*flow.node(n).map, factor) || (factor != 1 && !allow_factor))
     return o;
@@ -182,7 +163,7 @@ bool scores_of(const DotKernel& dot, double& factor, int& mask) {
 
 // The keys a query sees, when the mask is made of index values.
 bool causal_mask(Flow& flow, const View& mask, const std::vector<int>& values, int64_t& ahead) {
-  const int n = writer_of(flow, values);
+  const int n = flow.only_writer(values);
   if (n < 0 || !flow.node(n).map) return false;
   const MapForm& f = *flow.node(n).map;
   const size_t r = mask.sizes.size();
@@ -207,14 +188,14 @@ bool fuse(Flow& flow, int n) {
   const DotKernel& second = std::get<DotKernel>(node.kernel);
   // The result may be cast, no more.
   if (!second.extra.empty() || second.epilogue.size() > 1) return false;
-  const int rows = writer_of(flow, node.reads[0]);
-  if (rows < 0 || !flow.node(rows).map || only_reader(flow, node.reads[0][0]) != n) return false;
+  const int rows = flow.only_writer(node.reads[0]);
+  if (rows < 0 || !flow.node(rows).map || flow.only_reader(node.reads[0][0]) != n) return false;
   const MapForm& map = *flow.node(rows).map;
   const Softmax kind = softmax_of(map);
   if (kind == Softmax::kNone || !map.inputs[0].others.empty()) return false;
   const std::vector<int> scores{map.inputs[0].value};
-  const int product = writer_of(flow, scores);
-  if (product < 0 || flow.node(product).map || only_reader(flow, scores[0]) != rows) return false;
+  const int product = flow.only_writer(scores);
+  if (product < 0 || flow.node(product).map || flow.only_reader(scores[0]) != rows) return false;
   const FlowNode& first_node = flow.node(product);
   const auto* first = std::get_if<DotKernel>(&first_node.kernel);
   double factor;

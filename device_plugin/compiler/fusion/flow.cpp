@@ -30,6 +30,7 @@ struct Uses {
     add(k.input, k.mode != Mode::kInputGrad, k.mode == Mode::kInputGrad);
     add(k.weight, k.mode != Mode::kWeightGrad, k.mode == Mode::kWeightGrad);
     in(k.bias);
+    for (View& v : k.extra) in(v);
     add(k.out, k.mode != Mode::kForward, k.mode == Mode::kForward);
   }
   void operator()(WindowKernel& k) {
@@ -205,6 +206,25 @@ int Flow::find(int n) {
     n = up;
   }
   return n;
+}
+
+int Flow::only_reader(int value, int besides) {
+  const FlowValue& v = this->value(value);
+  if (v.escapes) return -1;
+  int reader = -1;
+  for (int r : v.readers) {
+    const int n = find(r);
+    if (!node(n).alive || n == reader || n == besides) continue;
+    if (reader >= 0) return -1;
+    reader = n;
+  }
+  return reader;
+}
+
+int Flow::only_writer(const std::vector<int>& values) {
+  if (values.size() != 1 || value(values[0]).writer < 0) return -1;
+  const int n = find(value(values[0]).writer);
+  return node(n).alive ? n : -1;
 }
 
 bool Flow::needed_besides(int v, int n) {

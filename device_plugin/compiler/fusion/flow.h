@@ -56,6 +56,10 @@ class Flow {
   // Where a node went that was absorbed by another.
   int find(int n);
 
+  // The only living node that reads the value, `besides` aside; -1: none, several, or it is seen after the program.
+  int only_reader(int value, int besides = -1);
+  // The living node that wrote all of what is read from these values, or -1.
+  int only_writer(const std::vector<int>& values);
   // Somebody other than `node` needs the value.
   bool needed_besides(int value, int node);
   // Whether node `from` may be taken into `to`, which comes later: no third node has to stand between them.

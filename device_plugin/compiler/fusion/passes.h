@@ -11,7 +11,7 @@ void forward_copies(Flow& flow);
 void fuse_maps(Flow& flow);
 // Maps that read the same tensor (fuse_siblings.cpp).
 void fuse_siblings(Flow& flow);
-// Maps behind a matrix product into its epilogue (dot_epilogue.cpp).
+// Maps behind a matrix product or a convolution into its epilogue (epilogue.cpp).
 void fuse_epilogues(Flow& flow);
 // A softmax between two products (attention.cpp).
 void recognise_attention(Flow& flow);

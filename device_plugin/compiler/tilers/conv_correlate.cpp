@@ -53,6 +53,7 @@ class Correlator {
         gradient_ ? input_gradient_correlations(p) : std::vector<Correlation>{forward_correlation(p)};
     bytes_ = static_cast<int64_t>(isa::dtype_bytes(p.load_dtype));
     channel_blocks_ = ceil_div(source_.channels, kPartitions);
+    prepare_epilogue();
     choose_plan();
   }
 
@@ -63,7 +64,10 @@ class Correlator {
       result_channel0_ = m;
       result_channels_ = std::min(fit, result_.channels - m);
       prepare_weights();
-      prepare_bias();
+      bias_.clear();
+      if (!gradient_ && p_.bias.buffer >= 0) bias_ = channel_columns(p_.bias, p_.bias_stride);
+      for (Operand& o : operands_)
+        if (o.per_channel()) o.columns = channel_columns(o.view.base, o.view.channel_stride);
       for (const BlockGroup& group : blocks()) run_block(group);
     }
   }
@@ -107,7 +111,7 @@ class Correlator {
         pixels() * result_.channels * static_cast<int64_t>(isa::dtype_bytes(result_.base.dtype));
     const int64_t result_rows = std::min(result_.channels, plan.columns) * plan.column_tiles;
     const double transfers =
-        static_cast<double>(2 * plan.row_tiles * product(plan.packed) + plan.column_tiles);
+        static_cast<double>(plan.row_tiles * (product(plan.packed) + 1) + plan.column_tiles);
     return steps * std::max(unit_ns, issue_ns) + moved_ns(source, rows * plan.row_tiles) +
            moved_ns(stored, result_rows) + transfers * config_.dma.static_trigger_ns;
   }
@@ -152,16 +156,22 @@ class Correlator {
     }
   }
 
-  // Sides (window positions that share the partitions) in the order of the partitions.
+  // Axes of the sides (window positions that share the partitions), slowest first.
+  Spatial side_axes() const {
+    Spatial axes{plan_.outer, 0, 0};
+    for (int a = 0, n = 1; a < 3; ++a)
+      if (a != plan_.outer) axes[static_cast<size_t>(n++)] = a;
+    return axes;
+  }
   std::vector<Spatial> sides() const {
     std::vector<Spatial> out;
-    int axes[3] = {plan_.outer, 0, 0};
-    for (int a = 0, n = 1; a < 3; ++a)
-      if (a != plan_.outer) axes[n++] = a;
+    const Spatial order = side_axes();
+    const auto [x, y, z] = std::array{static_cast<size_t>(order[0]), static_cast<size_t>(order[1]),
+                                      static_cast<size_t>(order[2])};
     Spatial s{0, 0, 0};
-    for (s[axes[0]] = 0; s[axes[0]] < plan_.packed[axes[0]]; ++s[axes[0]])
-      for (s[axes[1]] = 0; s[axes[1]] < plan_.packed[axes[1]]; ++s[axes[1]])
-        for (s[axes[2]] = 0; s[axes[2]] < plan_.packed[axes[2]]; ++s[axes[2]]) out.push_back(s);
+    for (s[x] = 0; s[x] < plan_.packed[x]; ++s[x])
+      for (s[y] = 0; s[y] < plan_.packed[y]; ++s[y])
+        for (s[z] = 0; s[z] < plan_.packed[z]; ++s[z]) out.push_back(s);
     return out;
   }
   // The first window position of a side.
@@ -273,25 +283,38 @@ class Correlator {
     const int64_t partitions = (plan_.row_tiles - 1) * plan_.rows + packed * channels;
     Access w = tile_.sbuf(static_cast<int>(partitions), {padded_, steps}, p_.load_dtype);
     if (padded_ > result_channels_) tile_.memset(columns_of(w, 0, padded_ * steps), 0.0f);
-    const std::vector<Spatial> all = sides();
+    const Spatial axes = side_axes();
+    const Spatial inner{plan_.steps[1] * plan_.steps[2], plan_.steps[2], 1};
     for (int64_t r = 0; r < plan_.row_tiles; ++r) {
-      for (size_t s = 0; s < all.size(); ++s) {
-        const Spatial at = first_position(all[s]);
+      // All sides in one transfer; the last of the outer axis may have fewer steps, and a descriptor has five dims.
+      const auto load = [&](const Spatial& from, const Spatial& sides, int64_t first_side) {
         int64_t delta = channel * contraction_stride + result_channel0_ * result_stride;
         Spatial count = plan_.steps;
-        for (int a = 0; a < 3; ++a) {
-          delta += at[a] * p_.kernel_stride[a];
-          count[a] = std::min(count[a], p_.kernel[a] - at[a]);
+        std::vector<int64_t> sizes, strides;
+        for (int64_t a : axes) {
+          const auto k = static_cast<size_t>(a);
+          delta += from[k] * plan_.steps[k] * p_.kernel_stride[k];
+          count[k] = std::min(count[k], p_.kernel[k] - (from[k] + sides[k] - 1) * plan_.steps[k]);
+          sizes.push_back(sides[k]);
+          strides.push_back(plan_.steps[k] * p_.kernel_stride[k]);
         }
-        const Access dst = region(w, 0, result_channels_, steps, count,
-                                  {plan_.steps[1] * plan_.steps[2], plan_.steps[2], 1});
-        tile_.load(
-            slice_partitions(dst, static_cast<int>(r * plan_.rows + static_cast<int64_t>(s) * channels),
-                             static_cast<int>(channels)),
-            weight_access(delta, {channels, result_channels_, count[0], count[1], count[2]},
-                          {contraction_stride, result_stride, p_.kernel_stride[0], p_.kernel_stride[1],
-                           p_.kernel_stride[2]}));
-      }
+        sizes.insert(sizes.end(), {channels, result_channels_, count[0], count[1], count[2]});
+        strides.insert(strides.end(), {contraction_stride, result_stride, p_.kernel_stride[0],
+                                       p_.kernel_stride[1], p_.kernel_stride[2]});
+        if (std::count_if(sizes.begin(), sizes.end(), [](int64_t s) { return s > 1; }) >
+            static_cast<int64_t>(isa::kMaxDims))
+          return false;
+        const Access dst = region(w, 0, result_channels_, steps, count, inner);
+        tile_.load(slice_partitions(dst, static_cast<int>(r * plan_.rows + first_side * channels),
+                                    static_cast<int>(product(sides) * channels)),
+                   weight_access(delta, sizes, strides));
+        return true;
+      };
+      const bool even =
+          p_.kernel[static_cast<size_t>(plan_.outer)] % plan_.packed[static_cast<size_t>(plan_.outer)] == 0;
+      if (even && load({0, 0, 0}, plan_.packed, 0)) continue;
+      const std::vector<Spatial> all = sides();
+      for (size_t s = 0; s < all.size(); ++s) load(all[s], {1, 1, 1}, static_cast<int64_t>(s));
     }
     return {w, steps, 1};
   }
@@ -327,9 +350,9 @@ class Correlator {
         static_cast<int>(r * plan_.rows), static_cast<int>(s.rows));
   }
 
-  void prepare_bias() {
-    bias_.clear();
-    if (gradient_ || p_.bias.buffer < 0) return;
+  // One value per result channel, FP32, on the partitions of every tile column; one tile per 128 channels.
+  std::vector<Access> channel_columns(const View& base, int64_t stride) {
+    std::vector<Access> out;
     for (int64_t m = 0; m < result_channels_; m += kPartitions) {
       const int64_t rows = std::min(kPartitions, result_channels_ - m);
       const int64_t pitch = plan_.column_tiles > 1 ? plan_.columns : rows;
@@ -337,11 +360,63 @@ class Correlator {
       if (pitch > rows) tile_.memset(b, 0.0f);
       for (int64_t c = 0; c < plan_.column_tiles; ++c) {
         tile_.load(slice_partitions(b, static_cast<int>(c * pitch), static_cast<int>(rows)),
-                   hbm_view(context_, window_of(p_.bias, (result_channel0_ + m) * p_.bias_stride, {rows},
-                                                {p_.bias_stride})));
+                   hbm_view(context_, window_of(base, (result_channel0_ + m) * stride, {rows}, {stride})));
       }
-      bias_.push_back(b);
+      out.push_back(b);
     }
+    return out;
+  }
+
+  // ---- epilogue ----
+  struct Operand {
+    ImageView view;
+    std::vector<Access> columns;  // per channel: as the bias
+    Access tile;                  // else: of the wave at hand, [partitions, groups, images, or all elements]
+    bool still() const {          // no spatial axis
+      for (int a = 0; a < 3; ++a)
+        if (view.size[a] > 1 && view.stride[a] != 0) return false;
+      return true;
+    }
+    // FP32 columns: integers stay tiles, which expressions take as they are.
+    bool per_channel() const {
+      return still() && (view.n == 1 || view.n_stride == 0) && isa::is_float(view.base.dtype);
+    }
+  };
+
+  // The expressions on tiles: input 0 the sum, input 1 the bias if there is one, then the operands.
+  void prepare_epilogue() {
+    if (p_.epilogue == nullptr) return;
+    for (const ImageView& v : p_.extra) operands_.push_back({v, {}, {}});
+    const bool biased = !gradient_ && p_.bias.buffer >= 0;
+    if (!biased) {
+      epilogue_ = *p_.epilogue;
+    } else {
+      Expr e;
+      e.op = ExprOp::kInput;
+      epilogue_.push_back(e);
+      e.index = 1;
+      epilogue_.push_back(e);
+      e.op = ExprOp::kAdd;
+      e.index = 0;
+      e.a = 0;
+      e.b = 1;
+      epilogue_.push_back(e);
+      std::vector<int32_t> renamed;
+      for (Expr x : *p_.epilogue) {
+        if (x.op == ExprOp::kInput && x.index == 0) {
+          renamed.push_back(2);
+          continue;
+        }
+        if (x.op == ExprOp::kInput) ++x.index;
+        for (int32_t* o : {&x.a, &x.b, &x.c})
+          if (*o >= 0) *o = renamed[static_cast<size_t>(*o)];
+        epilogue_.push_back(x);
+        renamed.push_back(static_cast<int32_t>(epilogue_.size() - 1));
+      }
+      if (renamed.back() + 1 != static_cast<int32_t>(epilogue_.size()))
+        throw_internal("an epilogue without a result");
+    }
+    roots_ = {static_cast<int32_t>(epilogue_.size() - 1)};
   }
 
   // ---- blocks of the result ----
@@ -380,7 +455,8 @@ class Correlator {
     limits.elements = [this, result_bytes](const Spatial& size) {
       ImageBlock b;
       b.size = size;
-      const int64_t results = ceil_div(product(size) * plan_.row_tiles, plan_.column_tiles);
+      const int64_t results = ceil_div(product(size) * plan_.row_tiles, plan_.column_tiles) *
+                              (1 + static_cast<int64_t>(operands_.size()));
       return std::max(grid(b).elements() * channel_blocks_,
                       results * result_bytes * kSourceBytes / (kResultBytes * bytes_));
     };
@@ -453,8 +529,54 @@ class Correlator {
     const int64_t groups = w.group.groups(), columns = static_cast<int64_t>(w.parts.size());
     Access out = tile_.sbuf(static_cast<int>(columns * w.pitch), {groups, w.parts[0].elements()},
                             tile_dtype(result_.base.dtype));
+    for (Operand& o : operands_) {
+      if (o.per_channel()) continue;
+      const int64_t each = o.still() ? w.parts[0].count : w.parts[0].elements();
+      o.tile = tile_.sbuf(out.num_partitions, {groups, each}, tile_dtype(o.view.base.dtype));
+      if (w.pitch > w.channels) tile_.memset(o.tile, 0.0f);
+      for (int64_t c = 0; c < columns; ++c) {
+        transfer(w, c, o.view, o.still(), o.tile,
+                 [&](const Access& sbuf, const Access& hbm) { tile_.load(sbuf, hbm); });
+      }
+    }
     for (const Correlation& c : correlations_) run_phase(w, c, out);
-    for (int64_t c = 0; c < columns; ++c) store(w, c, out);
+    for (int64_t c = 0; c < columns; ++c) {
+      transfer(w, c, result_, false, out,
+               [&](const Access& sbuf, const Access& hbm) { tile_.store(hbm, sbuf); });
+    }
+  }
+
+  // A bank of sums -> dst, both with the same free dims; `place` finds the same elements in an operand's tile.
+  void finish(const Wave& w, const Access& dst, const Access& bank, const std::vector<int64_t>& dims,
+              const std::function<Access(const Operand&)>& place) {
+    const size_t block = static_cast<size_t>(w.m / kPartitions);
+    if (epilogue_.empty()) {
+      if (bias_.empty()) {
+        tile_.copy(dst, bank);
+      } else {
+        tile_.tensor_scalar(dst, bank, AluOp::kAdd, TileBuilder::column(bias_[block]));
+      }
+      return;
+    }
+    ExprTiles tiles;
+    tiles.partitions = dst.num_partitions;
+    tiles.dims = dims;
+    const auto add = [&](const Access& input, const Access& column) {
+      tiles.inputs.push_back(input);
+      tiles.columns.push_back(column);
+    };
+    const auto column = [&](const Access& a) { return slice_partitions(a, 0, dst.num_partitions); };
+    add(bank, {});
+    if (!bias_.empty()) add({}, column(bias_[block]));
+    for (const Operand& o : operands_) {
+      if (o.per_channel()) {
+        add({}, column(o.columns[block]));
+      } else {
+        add(place(o), {});
+      }
+    }
+    const Access into[1] = {dst};
+    emit_expr(tile_, epilogue_, roots_, tiles, into);
   }
 
   // Rectangle `r` of the first part, in part `c`.
@@ -477,17 +599,37 @@ class Correlator {
     if (outputs.elements() == 0) return;
     const int64_t groups = w.group.groups(), columns = static_cast<int64_t>(w.parts.size());
     const Spatial pitch{part.size[1] * part.size[2], part.size[2], 1};
-    const auto target = [&](int64_t g, const ImageBlock& r) {
+    // Outputs `r` of group `g` in a tile like `out`; free dims as the rectangle has axes of more than one element.
+    const auto target = [&](const Access& t, int64_t g, const ImageBlock& r) {
       int64_t delta = g * part.elements() + (r.n - part.n) * part.size[0] * pitch[0];
       Spatial step;
       for (int a = 0; a < 3; ++a) {
         delta += (r.at[a] * c.out_step[a] + c.phase[a] - part.at[a]) * pitch[a];
         step[a] = c.out_step[a] * pitch[a];
       }
-      return region(out, delta, r.count, part.size[0] * pitch[0], r.size, step);
+      return with_dims(t, delta, dims_of(r, part.size[0] * pitch[0], step));
+    };
+    const auto finish_rectangle = [&](const Access& bank, int64_t g, const ImageBlock& r) {
+      if (epilogue_.empty()) return finish(w, merged(target(out, g, r)), bank, {}, nullptr);
+      std::vector<int64_t> dims;
+      for (const auto& [step, size] : dims_of(r, 0, {0, 0, 0})) dims.push_back(size);
+      const Spatial dense{r.size[1] * r.size[2], r.size[2], 1};
+      finish(w, target(out, g, r), with_dims(bank, 0, dims_of(r, r.size[0] * dense[0], dense)), dims,
+             [&](const Operand& o) {
+               if (!o.still()) return target(o.tile, g, r);
+               return with_dims(o.tile, g * part.count + r.n - part.n, dims_of(r, 1, {0, 0, 0}));
+             });
     };
     if (c.taps.empty()) {  // positions between the strides that no window reaches
-      for (int64_t g = 0; g < groups; ++g) tile_.memset(target(g, outputs), 0.0f);
+      for (int64_t g = 0; g < groups; ++g) {
+        if (epilogue_.empty()) {
+          tile_.memset(target(out, g, outputs), 0.0f);
+          continue;
+        }
+        Access zeros = tile_.sbuf(out.num_partitions, {outputs.elements()}, Dtype::kF32);
+        tile_.memset(zeros, 0.0f);
+        finish_rectangle(zeros, g, outputs);
+      }
       return;
     }
     const std::vector<Step> steps = steps_of(c);
@@ -518,52 +660,65 @@ class Correlator {
       for (size_t i = first; i < end; ++i) {
         for (int64_t g = 0; g < groups; ++g) {
           const Access& bank = banks[(i - first) * static_cast<size_t>(groups) + static_cast<size_t>(g)];
-          const Access dst = target(g, rectangles[i]);
-          if (bias_.empty()) {
-            tile_.copy(dst, bank);
-          } else {
-            tile_.tensor_scalar(dst, bank, AluOp::kAdd,
-                                TileBuilder::column(bias_[static_cast<size_t>(w.m / kPartitions)]));
-          }
+          finish_rectangle(bank, g, rectangles[i]);
         }
       }
     }
   }
 
-  // Part `c` of all groups.
-  void store(const Wave& w, int64_t c, const Access& out) {
+  // Neighbouring dims that are one run become one.
+  static Access merged(const Access& a) {
+    std::vector<std::pair<int64_t, int64_t>> dims;
+    for (int i = 0; i < a.num_dims; ++i) {
+      if (!dims.empty() && dims.back().first == a.step[i] * a.size[i]) {
+        dims.back() = {a.step[i], dims.back().second * a.size[i]};
+      } else {
+        dims.emplace_back(a.step[i], a.size[i]);
+      }
+    }
+    return with_dims(a, 0, dims);
+  }
+
+  // (step, size) of the axes of a rectangle with more than one element; at least one.
+  static std::vector<std::pair<int64_t, int64_t>> dims_of(const ImageBlock& r, int64_t image_step,
+                                                          const Spatial& step) {
+    std::vector<std::pair<int64_t, int64_t>> dims;
+    if (r.count > 1) dims.emplace_back(image_step, r.count);
+    for (int a = 0; a < 3; ++a)
+      if (r.size[a] > 1) dims.emplace_back(step[a], r.size[a]);
+    if (dims.empty()) dims.emplace_back(1, 1);
+    return dims;
+  }
+
+  // Moves part `c` of all groups between an image in HBM and a tile [partitions, groups, elements of a part]; `still`:
+  // [partitions, groups, images], without the spatial axes.
+  template <typename Move>
+  void transfer(const Wave& w, int64_t c, const ImageView& image, bool still, const Access& t, Move move) {
     const ImageBlock& part = w.parts[static_cast<size_t>(c)];
-    const int64_t elements = part.elements(), groups = w.group.groups();
+    const Spatial size = still ? Spatial{1, 1, 1} : part.size;
+    const int64_t elements = part.count * product(size), groups = w.group.groups(), axis = w.group.axis;
     const int first = static_cast<int>(c * w.pitch), channels = static_cast<int>(w.channels);
-    const auto at = [&](int64_t g) {
-      ImageBlock b = part;
-      const ImageBlock member = w.group.member(g);
-      b.n += member.n;
-      b.at[w.group.axis] += member.at[w.group.axis] - w.group.first.at[w.group.axis];
-      return b;
+    const auto move_groups = [&](int64_t group, int64_t images, int64_t bands) {
+      const ImageBlock member = w.group.member(group);
+      int64_t delta = (result_channel0_ + w.m) * image.channel_stride + (part.n + member.n) * image.n_stride;
+      for (int a = 0; a < 3; ++a)
+        delta += (part.at[a] + member.at[a] - w.group.first.at[a]) * image.stride[a];
+      const View v =
+          window_of(image.base, delta, {w.channels, images, bands, part.count, size[0], size[1], size[2]},
+                    {image.channel_stride, w.group.first.count * image.n_stride,
+                     w.group.first.size[axis] * image.stride[axis], image.n_stride, image.stride[0],
+                     image.stride[1], image.stride[2]});
+      move(slice_partitions(columns_of(t, group * elements, images * bands * elements), first, channels),
+           hbm_view(context_, v));
     };
-    const ImageBlock b = at(0);
-    int64_t delta = (result_channel0_ + w.m) * result_.channel_stride + b.n * result_.n_stride;
-    for (int a = 0; a < 3; ++a) delta += b.at[a] * result_.stride[a];
-    const std::vector<int64_t> sizes{w.channels, w.group.images, w.group.bands, b.count,
-                                     b.size[0],  b.size[1],      b.size[2]};
-    if (std::count_if(sizes.begin(), sizes.end(), [](int64_t s) { return s > 1; }) <=
+    const int64_t extents[] = {w.channels, w.group.images, w.group.bands, part.count,
+                               size[0],    size[1],        size[2]};
+    if (std::count_if(std::begin(extents), std::end(extents), [](int64_t s) { return s > 1; }) <=
         static_cast<int64_t>(isa::kMaxDims)) {
-      const std::vector<int64_t> strides{result_.channel_stride,
-                                         w.group.first.count * result_.n_stride,
-                                         w.group.first.size[w.group.axis] * result_.stride[w.group.axis],
-                                         result_.n_stride,
-                                         result_.stride[0],
-                                         result_.stride[1],
-                                         result_.stride[2]};
-      tile_.store(hbm_view(context_, window_of(result_.base, delta, sizes, strides)),
-                  slice_partitions(columns_of(out, 0, groups * elements), first, channels));
+      move_groups(0, w.group.images, w.group.bands);
       return;
     }
-    for (int64_t g = 0; g < groups; ++g) {
-      tile_.store(image_access(result_, result_channel0_ + w.m, w.channels, at(g), context_),
-                  slice_partitions(columns_of(out, g * elements, elements), first, channels));
-    }
+    for (int64_t g = 0; g < groups; ++g) move_groups(g, 1, 1);
   }
 
   const ConvProblem& p_;
@@ -577,7 +732,10 @@ class Correlator {
   int64_t bytes_ = 4, channel_blocks_ = 1, padded_ = 0;
   int64_t result_channel0_ = 0, result_channels_ = 0;
   std::vector<Weights> weights_;
-  std::vector<Access> bias_;
+  std::vector<Access> bias_;  // per 128 result channels
+  std::vector<Operand> operands_;
+  std::vector<Expr> epilogue_;
+  std::vector<int32_t> roots_;
 };
 
 }  // namespace

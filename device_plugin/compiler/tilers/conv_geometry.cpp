@@ -59,6 +59,8 @@ std::vector<ConvProblem> conv_problems(const ConvKernel& kernel) {
       p.bias_stride = kernel.bias.strides[0];
       p.bias = window_of(kernel.bias, g * per_group * p.bias_stride, {}, {});
     }
+    for (const View& v : kernel.extra) p.extra.push_back(image_view(v, kernel.groups, g));
+    if (!kernel.epilogue.empty()) p.epilogue = &kernel.epilogue;
     const Dtype d =
         tile_dtype(kernel.mode == ConvKernel::Mode::kWeightGrad ? kernel.input.dtype : kernel.weight.dtype);
     p.load_dtype = isa::dtype_bytes(d) == 1 ? Dtype::kBF16 : d;  // every FP8 value is a BF16 value

@@ -42,6 +42,8 @@ struct ConvProblem {
   Spatial stride{1, 1, 1}, padding{0, 0, 0}, dilation{1, 1, 1};
   View bias;  // offset of the group's first channel; buffer < 0: none
   int64_t bias_stride = 0;
+  std::vector<ImageView> extra;                 // operands of the epilogue, shaped like the result
+  const std::vector<Expr>* epilogue = nullptr;  // null: none
   Dtype load_dtype = Dtype::kF32;
 
   int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }

@@ -260,7 +260,8 @@ class DotTiler {
       for (int64_t b = 0; b < batch_; b += nb) run_group(b, std::min(nb, batch_ - b));
       return;
     }
-    for (int64_t b = 0; b < batch_; ++b) run_blocks(b);
+    const Blocks blocks = choose_blocks();
+    for (int64_t b = 0; b < batch_; ++b) run_blocks(b, blocks);
   }
 
   // Results of several row tiles (or batches) side by side: [rows, slots, columns]. The last row tile may be
@@ -462,8 +463,7 @@ class DotTiler {
     std::map<std::pair<int64_t, int64_t>, Panel> panels_;
   };
 
-  void run_blocks(int64_t batch) {
-    const Blocks x = choose_blocks();
+  void run_blocks(int64_t batch, const Blocks& x) {
     const std::vector<int64_t> bounds = piece_bounds(x);
     const int64_t block_rows = x.row_tiles * kPartitions, block_columns = x.column_tiles * kPsumColumns;
     Cache a_panels, b_panels;

@@ -451,9 +451,19 @@ void MapTiles::emit_roots(Frame& f, const EmitOptions& options, const std::vecto
     }
     return true;
   };
-  for (size_t i = 0; i < kernel_.exprs.size(); ++i) {
+  // Loads leave in order: those of what is there from the start before those that may wait for another kernel's store.
+  std::vector<size_t> loads;
+  for (const bool waits : {false, true}) {
+    for (size_t i = 0; i < kernel_.exprs.size(); ++i) {
+      const Expr& e = kernel_.exprs[i];
+      if (!need[i] || e.op != ExprOp::kInput) continue;
+      const Buffer::Kind kind =
+          context_.list->buffers[static_cast<size_t>(b.views[input_view_[e.index]].buffer)].kind;
+      if (waits == (kind == Buffer::Kind::kScratch || kind == Buffer::Kind::kOutput)) loads.push_back(i);
+    }
+  }
+  for (size_t i : loads) {
     const Expr& e = kernel_.exprs[i];
-    if (!need[i] || e.op != ExprOp::kInput) continue;
     int view = input_view_[e.index];
     if (t.inputs[e.index].present() || t.columns[e.index].present() || t.rows[e.index].present()) continue;
     const View& v = b.views[view];

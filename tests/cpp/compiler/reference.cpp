@@ -121,25 +121,29 @@ struct Machine {
                static_cast<double>(load(k.b, place(k.b, ib)).f);
       }
       Cell c = Cell::real(static_cast<float>(sum));
-      if (!k.epilogue.empty()) {
-        std::vector<Cell> values;
-        for (const Expr& x : k.epilogue) {
-          if (x.op == ExprOp::kInput) {
-            if (x.index == 0) {
-              values.push_back(c);
-            } else {
-              const View& v = k.extra.at(static_cast<size_t>(x.index) - 1);
-              values.push_back(load(v, place(v, index)));
-            }
-            continue;
-          }
-          auto r = [&](int32_t i) { return i >= 0 ? values[static_cast<size_t>(i)] : Cell{}; };
-          values.push_back(evaluate(x, r(x.a), r(x.b), r(x.c), params));
-        }
-        c = values.back();
-      }
+      c = with_epilogue(k.epilogue, k.extra, index, c);
       store(k.out, place(k.out, index), c);
     });
+  }
+
+  Cell with_epilogue(const std::vector<Expr>& epilogue, const std::vector<View>& extra,
+                     const std::vector<int64_t>& index, Cell accumulator) const {
+    if (epilogue.empty()) return accumulator;
+    std::vector<Cell> values;
+    for (const Expr& x : epilogue) {
+      if (x.op == ExprOp::kInput) {
+        if (x.index == 0) {
+          values.push_back(accumulator);
+        } else {
+          const View& v = extra.at(static_cast<size_t>(x.index) - 1);
+          values.push_back(load(v, place(v, index)));
+        }
+        continue;
+      }
+      auto r = [&](int32_t i) { return i >= 0 ? values[static_cast<size_t>(i)] : Cell{}; };
+      values.push_back(evaluate(x, r(x.a), r(x.b), r(x.c), params));
+    }
+    return values.back();
   }
 
   void operator()(const ConvKernel& k) const {
@@ -181,7 +185,8 @@ struct Machine {
       if (k.mode == ConvKernel::Mode::kForward && k.bias.buffer >= 0) {
         s += static_cast<double>(load(k.bias, index[1] * k.bias.strides[0]).f);
       }
-      store(written, place(written, index), Cell::real(static_cast<float>(s)));
+      store(written, place(written, index),
+            with_epilogue(k.epilogue, k.extra, index, Cell::real(static_cast<float>(s))));
     });
   }
 
