@@ -57,9 +57,7 @@ Tensor power(const Tensor& x, const Tensor& y) {
   const Tensor nothing = x.eq(0), one = at::ones_like(value);
   return at::where(nothing, at::where(y.eq(0), one, at::zeros_like(value)), value);
 }
-Tensor power_of_number(const at::Scalar& x, const Tensor& y) {
-  return power(at::full_like(y, x), y);
-}
+Tensor power_of_number(const at::Scalar& x, const Tensor& y) { return power(at::full_like(y, x), y); }
 // As the CPU: products for the exponents that have them.
 Tensor power_by_number(const Tensor& x, const at::Scalar& y) {
   if (!y.isComplex()) {
@@ -130,8 +128,7 @@ Pair arc_sine(const Pair& p) {
 }
 Pair arc_cosine(const Pair& p) {
   const Roots r(p);
-  return {2 * at::atan2(r.below.re, r.above.re),
-          (r.above.re * r.below.im - r.above.im * r.below.re).asinh()};
+  return {2 * at::atan2(r.below.re, r.above.re), (r.above.re * r.below.im - r.above.im * r.below.re).asinh()};
 }
 Pair area_cosine(const Pair& p) {
   const Pair below = root({p.re - 1, p.im}), above = root({p.re + 1, p.im});
