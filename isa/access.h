@@ -88,4 +88,26 @@ StridedBox strided_box(const Access& a, int64_t repeat_bytes = 0, int64_t repeat
 bool operator==(const Access& a, const Access& b);
 inline bool operator!=(const Access& a, const Access& b) { return !(a == b); }
 
+// Calls fn(first byte, end) for every run, ascending in every dim.
+template <typename Fn>
+void for_each_run(const StridedBox& r, int64_t move, Fn&& fn) {
+  int64_t at = r.lo + move;
+  if (r.num_dims == 0) {
+    fn(at, at + r.run);
+    return;
+  }
+  std::array<int64_t, StridedBox::kMaxBoxDims> index{};
+  for (;;) {
+    fn(at, at + r.run);
+    int d = r.num_dims - 1;
+    for (; d >= 0; --d) {
+      at += r.stride[d];
+      if (++index[d] < r.size[d]) break;
+      at -= r.stride[d] * r.size[d];
+      index[d] = 0;
+    }
+    if (d < 0) return;
+  }
+}
+
 }  // namespace trnsim::isa

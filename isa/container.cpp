@@ -14,7 +14,7 @@ namespace trnsim::isa {
 namespace {
 
 constexpr size_t kHeaderBytes = 32;
-constexpr uint32_t kOneCoreVersion = 2;
+constexpr uint32_t kOneCoreVersion = 4;
 constexpr uint64_t kAlignment = 64;
 constexpr uint8_t kMagic[8] = {0x89, 'T', 'R', 'N', 'P', '\r', '\n', 0x1a};
 constexpr size_t kNeffHeaderBytes = 1024;

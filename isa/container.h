@@ -23,8 +23,8 @@
 
 namespace trnsim::isa {
 
-// Programs of one core are written as version 2: nothing in them is newer.
-constexpr uint32_t kContainerVersion = 3;
+// Programs of one core are written as version 4: nothing in them is newer.
+constexpr uint32_t kContainerVersion = 5;
 
 std::vector<uint8_t> write_container(const Program& program);
 

@@ -17,6 +17,8 @@ enum class Opcode : uint8_t {
   kMultiplyMoving,
   kLoadStationaryMx,
   kMultiplyMovingMx,
+  kLoadStationarySparse,
+  kMultiplyMovingSparse,
   kTranspose,
   // Elementwise
   kCopy,
@@ -174,6 +176,7 @@ enum Flags : uint16_t {
   kFlagSkipOutOfBounds = 1 << 5,  // indirect DMA: skip instead of error
   kFlagDoubleRow = 1 << 6,        // FP8 matrix product over pairs of rows
   kFlagOneZero = 1 << 7,          // every element of the FP32 operand is 0 or 1: one pass is exact
+  kFlagWide = 1 << 8,             // 64 bits in the registers r and r + 1, the low word first
 };
 
 // The accumulator of the Vector or the Scalar engine: one FP32 register per partition that lives across

@@ -39,9 +39,9 @@ constexpr std::array<std::string_view, 4> kSemOps = {"none", "add", "subtract", 
 constexpr std::array<std::string_view, 4> kTensorKinds = {"input", "output", "constant", "scratch"};
 constexpr std::array<std::string_view, 5> kReduceCmds = {"idle", "reset", "reduce", "reset_reduce",
                                                          "load_reduce"};
-constexpr std::array<std::string_view, 8> kFlags = {"accumulate", "reverse0",  "reverse1",
+constexpr std::array<std::string_view, 9> kFlags = {"accumulate", "reverse0",  "reverse1",
                                                     "negate",     "immediate", "skip_out_of_bounds",
-                                                    "double_row", "one_zero"};
+                                                    "double_row", "one_zero",  "wide"};
 
 template <typename E, size_t N>
 std::string_view lookup(const std::array<std::string_view, N>& names, E v) {

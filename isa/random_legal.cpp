@@ -187,6 +187,25 @@ void RandomProgram::legal_shaped(Instruction& i) {
       i.flags = chance(50) ? kFlagAccumulate : 0;
       return;
     }
+    case Opcode::kLoadStationarySparse:
+      stationary_ = {static_cast<int>(4 * (1 + below(32))), static_cast<int64_t>(4 * (1 + below(32)))};
+      i.count = static_cast<uint32_t>(2 + below(kMaxSparseRatio - 1));
+      stationary_ratio_ = i.count;
+      tile(Slot::kSrc0, stationary_);
+      stationary_dtype_ = i.src0.dtype;
+      return tile(Slot::kSrc1, {stationary_.partitions, stationary_.free / 4});
+    case Opcode::kMultiplyMovingSparse: {
+      const auto n = static_cast<int64_t>(1 + below(256));
+      i.count = stationary_ratio_;
+      i.src0 = legal_tile(Space::kSbuf, {stationary_.partitions, n}, stationary_dtype_);
+      i.src0.num_dims = 2;
+      i.src0.size = {i.count, static_cast<uint32_t>(n)};
+      i.src0.step = {n, 1};
+      i.src0.offset = 0;
+      i.dst = legal_tile(Space::kPsum, {static_cast<int>(stationary_.free), n}, Dtype::kF32);
+      i.flags = chance(50) ? kFlagAccumulate : 0;
+      return;
+    }
     case Opcode::kTranspose: {
       const Dtype d = legal_dtype(kDtypesCompute);
       if (i.engine == Engine::kTensor) {
@@ -333,14 +352,20 @@ void RandomProgram::legal_control(Instruction& i) {
   if (r.uses(kFieldRegB)) i.reg_b = static_cast<uint8_t>(below(kNumRegisters));
   if (r.uses(kFieldImm)) i.imm = any_int(31);
   i.flags = static_cast<uint16_t>(random_()) & r.flags;
+  const Dtype word = i.has(kFlagWide) ? Dtype::kI64 : Dtype::kI32;
+  if (i.has(kFlagWide)) {
+    for (uint8_t* reg : {&i.reg_dst, &i.reg_a, &i.reg_b})
+      *reg = static_cast<uint8_t>(*reg % (kNumRegisters - 1));
+    static constexpr AluOp kWide[] = {AluOp::kAdd, AluOp::kSubtract, AluOp::kMultiply};
+    if (r.uses(kFieldOp0)) i.op0 = kWide[below(3)];
+    if (r.uses(kFieldImm)) i.imm = any_int(63);
+  }
   if (i.opcode == Opcode::kCoreBarrier) i.src0 = legal_hbm({4}, Dtype::kI32, false);
   if (i.opcode == Opcode::kRegLoad) {
-    i.src0 =
-        chance(50) ? legal_hbm({1}, Dtype::kI32, false) : legal_tile(Space::kSbuf, {1, 1}, Dtype::kI32, true);
+    i.src0 = chance(50) ? legal_hbm({1}, word, false) : legal_tile(Space::kSbuf, {1, 1}, word, true);
   }
   if (i.opcode == Opcode::kRegStore) {
-    i.dst =
-        chance(50) ? legal_hbm({1}, Dtype::kI32, true) : legal_tile(Space::kSbuf, {1, 1}, Dtype::kI32, true);
+    i.dst = chance(50) ? legal_hbm({1}, word, true) : legal_tile(Space::kSbuf, {1, 1}, word, true);
   }
 }
 
@@ -434,6 +459,7 @@ void RandomProgram::legal_part(Program& p, int core, int instructions, int32_t* 
     if (opcode == Opcode::kHalt || r.since > target || r.has_rule(Rule::kTwoCores)) continue;
     if (opcode == Opcode::kMultiplyMoving && loaded != Opcode::kLoadStationary) continue;
     if (opcode == Opcode::kMultiplyMovingMx && loaded != Opcode::kLoadStationaryMx) continue;
+    if (opcode == Opcode::kMultiplyMovingSparse && loaded != Opcode::kLoadStationarySparse) continue;
     Engine engine;
     do {
       engine = static_cast<Engine>(below(kNumEngines));
@@ -448,11 +474,13 @@ void RandomProgram::legal_part(Program& p, int core, int instructions, int32_t* 
       append(p, core, loop.back(), done);
     }
     Instruction i = legal_instruction(opcode, engine, target);
-    if (opcode == Opcode::kLoadStationary || opcode == Opcode::kLoadStationaryMx) loaded = opcode;
+    if (is_stationary_load(opcode)) loaded = opcode;
     if (opcode == Opcode::kTranspose && engine == Engine::kTensor) loaded = Opcode::kCount;
     // Index lists whose entries are in bounds.
     Access list;
-    if (opcode == Opcode::kLocalGather || opcode == Opcode::kNGather) list = i.src1;
+    if (opcode == Opcode::kLocalGather || opcode == Opcode::kNGather ||
+        opcode == Opcode::kLoadStationarySparse)
+      list = i.src1;
     const bool short_elements = engine != Engine::kTensor || dtype_bytes(i.src0.dtype) <= 2;
     if (target >= Generation::kTrn3 && r.operand(Slot::kSrc0).indirect && i.src0.present() &&
         short_elements && chance(30)) {

@@ -68,6 +68,7 @@ class RandomProgram {
   Generation target_ = Generation::kTrn2;
   Shape stationary_;
   Dtype stationary_dtype_ = Dtype::kBF16;
+  uint32_t stationary_ratio_ = 2;
   int64_t sbuf_window_ = INT64_MAX;
   int psum_window_ = kPsumBanks;
 };

@@ -41,6 +41,7 @@ constexpr DtypeSet kScale = bit(Dtype::kF8E8M0) | bit(Dtype::kU8);
 constexpr DtypeSet kMxResult = bit(Dtype::kF32) | bit(Dtype::kBF16);
 constexpr DtypeSet kNarrow = bit(Dtype::kBF16) | bit(Dtype::kF16) | kDtypesFp8;
 constexpr DtypeSet kWords = bit(Dtype::kI32) | bit(Dtype::kU32) | bit(Dtype::kF32);
+constexpr DtypeSet kRegisterWords = kWords | bit(Dtype::kI64);
 constexpr DtypeSet k2Or4Bytes = bit(Dtype::kF32) | bit(Dtype::kF32R) | bit(Dtype::kBF16) | bit(Dtype::kF16) |
                                 bit(Dtype::kI32) | bit(Dtype::kU32) | bit(Dtype::kI16) | bit(Dtype::kU16);
 
@@ -117,6 +118,28 @@ constexpr Row kRows[kNumOpcodes] = {
      .detail = "Scales of both sides apply per group of 8 partitions x 4 values; products accumulate in FP32. K up to "
                "512 values takes the time of a bf16 product over 128.",
      .source = "3.3, 5.1 nc_matmul_mx", .timing = Timing::kDocumented},
+    {.opcode = Opcode::kLoadStationarySparse, .name = "load_stationary_sparse", .engines = T,
+     .cost = CostClass::kStationaryLoad,
+     .operands = {kAbsent, read(kSb, kNarrow, "[K<=128, M<=128] of the values that are kept", 3, 128),
+                  read(kSb, bit(Dtype::kU16), "[K, M/4]: 4 positions of 4 bits in each element", 3, 32)},
+     .fields = kFieldCount,
+     .rules = rules(Rule::kStationaryShape, Rule::kSparseTags),
+     .doc = "Loads the non-zero values src0 of a sparse matrix and their positions src1 as the stationary matrix.",
+     .detail = "count rows of the sparse matrix stand for each row of src0: 4 is sparsity 4:16 (and 2:8, 1:4), 3 is 4:12, "
+               "2 is 4:8 (and 2:4, 1:2). Partitions 4g to 4g + 3 of a column hold four values out of a block of 4 x count "
+               "rows; a position is the row in that block, column m has bits 4(m % 4) of element m/4. Which row a position "
+               "means is not public: here position 4c + j is row c of the moving operand in partition 4g + j. A position "
+               "beyond the block is illegal; values with equal positions add.",
+     .source = "1.2, 1.3, 3.3 sparsity", .timing = Timing::kEstimated},
+    {.opcode = Opcode::kMultiplyMovingSparse, .name = "multiply_moving_sparse", .engines = T, .cost = CostClass::kMatmul,
+     .operands = {from_trn3(bit(Dtype::kBF16), write(kPs, bit(Dtype::kF32), "[M, N]")),
+                  read(kSb, kNarrow, "[K, count, N<=512]")},
+     .fields = kFieldCount, .flags = kFlagAccumulate,
+     .rules = rules(Rule::kMovingShape, Rule::kMatmulDtypes, Rule::kSparseTags),
+     .doc = "dst = stationary^T . src0 for a sparse stationary matrix: count x K rows in the time of K.",
+     .detail = "src0 is dense: partition p holds count rows of the contraction. Sparse products take the whole array, no "
+               "fp32 and no pairs of FP8 rows.",
+     .source = "1.2, 1.3, 3.3 sparsity", .timing = Timing::kEstimated},
     {.opcode = Opcode::kTranspose, .name = "transpose", .engines = T | V, .cost = CostClass::kTranspose,
      .operands = {write(kTiles, kAll, "tensor [F, P], vector [P, F]"),
                   read(kTiles, kAll, "tensor [P<=128, F<=128], vector [P, F] of 32x32 blocks")},
@@ -501,25 +524,29 @@ constexpr Row kRows[kNumOpcodes] = {
                "go on; src0 names the shared tensor and is not read.",
      .source = "3.2, 5.5 core_barrier", .timing = Timing::kEstimated},
     {.opcode = Opcode::kRegMove, .name = "reg_move", .engines = kAnyEngine, .cost = CostClass::kRegister,
-     .fields = kFieldRegDst | kFieldImm,
-     .doc = "reg_dst = imm.",
+     .fields = kFieldRegDst | kFieldImm, .flags = kFlagWide,
+     .rules = rules(Rule::kRegisterPair),
+     .doc = "reg_dst = imm; with flag wide the 64-bit pair reg_dst, reg_dst + 1.",
      .source = "3.1", .timing = Timing::kMeasured},
     {.opcode = Opcode::kRegAlu, .name = "reg_alu", .engines = kAnyEngine, .cost = CostClass::kRegister,
-     .fields = kFieldRegDst | kFieldRegA | kFieldRegB | kFieldOp0 | kFieldImm, .flags = kFlagImmediate,
+     .fields = kFieldRegDst | kFieldRegA | kFieldRegB | kFieldOp0 | kFieldImm, .flags = kFlagImmediate | kFlagWide,
      .op0 = kBasic | kCompare | kBitwise,
+     .rules = rules(Rule::kRegisterPair),
      .doc = "reg_dst = reg_a op0 reg_b, or imm in place of reg_b with flag immediate; 32-bit, wraps.",
+     .detail = "Flag wide: 64-bit pairs of registers; add, subtract and multiply. Branches, loops, waits and addresses "
+               "take 32-bit registers.",
      .source = "3.1", .timing = Timing::kEstimated},
     {.opcode = Opcode::kRegLoad, .name = "reg_load", .engines = kAnyEngine, .cost = CostClass::kRegisterMemory,
-     .operands = {kAbsent, read(kSb | kHb, kWords, "one word", 5, 1)},
-     .fields = kFieldRegDst,
-     .rules = rules(Rule::kOneWord),
-     .doc = "reg_dst = the 32-bit word at src0.",
+     .operands = {kAbsent, read(kSb | kHb, kRegisterWords, "one word", 5, 1)},
+     .fields = kFieldRegDst, .flags = kFlagWide,
+     .rules = rules(Rule::kOneWord, Rule::kRegisterPair),
+     .doc = "reg_dst = the 32-bit word at src0; with flag wide the int64 at src0.",
      .source = "3.1, 5.5 register_load"},
     {.opcode = Opcode::kRegStore, .name = "reg_store", .engines = kAnyEngine, .cost = CostClass::kRegisterMemory,
-     .operands = {write(kSb | kHb, kWords, "one word", 5, 1)},
-     .fields = kFieldRegA,
-     .rules = rules(Rule::kOneWord),
-     .doc = "The 32-bit word at dst = reg_a.",
+     .operands = {write(kSb | kHb, kRegisterWords, "one word", 5, 1)},
+     .fields = kFieldRegA, .flags = kFlagWide,
+     .rules = rules(Rule::kOneWord, Rule::kRegisterPair),
+     .doc = "The 32-bit word at dst = reg_a; with flag wide the int64 at dst.",
      .source = "3.1, 5.5 register_store"},
     {.opcode = Opcode::kBranch, .name = "branch", .engines = kAnyEngine, .cost = CostClass::kBranch,
      .fields = kFieldRegA | kFieldRegB | kFieldOp0 | kFieldImm | kFieldTarget, .flags = kFlagImmediate,

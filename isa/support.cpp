@@ -84,12 +84,11 @@ std::string support_markdown() {
   }
   md +=
       "\n## Not in the table\n\n"
-      "* Sparse matrix products (4:16, 4:12, 4:8): the chip has them, no public interface does.\n"
-      "* 64-bit scalar registers: sequencer registers have 32 bits; nki.isa's int64 scalars are pairs for a "
-      "compiler to "
-      "lower.\n"
+      "* 64-bit addresses: int64 scalars live in pairs of registers (flag `wide`), HBM operands are "
+      "addressed by a "
+      "32-bit register.\n"
       "* The machine code of GpSimd programs: `custom` runs a registered host function in its place.\n"
-      "* Tiles of the systolic array are exact in value; in time they run one after another.\n\n"
+      "\n"
       "## Data types\n\n| dtype | sign-exponent-mantissa bits | special values | rules | since "
       "|\n|---|---|---|---|---|\n";
   for (const DtypeDoc& d : kDtypeDocs) {

@@ -43,6 +43,10 @@ constexpr RuleDoc kRuleDocs[] = {
      "partitions are a multiple of 32, M is even; one scale per 8 partitions and element: partitions/8 rows "
      "for 32 "
      "partitions, else 4 rows at the same offset (0, 4, 8 or 12) of each quadrant"},
+    {"sparse_tags",
+     "count is 2 to 4, and the same for load and product; K and M are multiples of 4; positions are [K, "
+     "M/4]; the moving "
+     "operand is [K, count, ...]"},
     {"transpose_shape",
      "tensor: src0 in SBUF up to 128x128, dst in PSUM; vector: same shape, each side at most 32 or a "
      "multiple of 32"},
@@ -109,7 +113,9 @@ constexpr RuleDoc kRuleDocs[] = {
      "count is the other core, imm a pipe from 0 on; src0 and dst lie apart; software descriptors move at "
      "most "
      "256 elements of up to 4 bytes per partition"},
-    {"one_word", "the operand is a single 32-bit element"},
+    {"one_word", "the operand is a single element of 32 bits, with flag wide of int64"},
+    {"register_pair",
+     "flag wide: registers 0 to 62, add, subtract and multiply; otherwise immediates have 32 bits"},
 };
 static_assert(sizeof kRuleDocs / sizeof kRuleDocs[0] == static_cast<size_t>(Rule::kCount),
               "describe every rule");
@@ -216,6 +222,7 @@ Role operand_role(const Instruction& i, Slot s) {
   switch (i.opcode) {
     case Opcode::kMultiplyMoving:
     case Opcode::kMultiplyMovingMx:
+    case Opcode::kMultiplyMovingSparse:
     case Opcode::kDmaCopy:
       reads = i.has(kFlagAccumulate);
       break;

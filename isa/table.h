@@ -103,6 +103,7 @@ enum class Rule : uint8_t {
   kPeTile,
   kDoubleRow,
   kMxScales,
+  kSparseTags,
   kTransposeShape,
   kReduceShape,
   kPartitionReduceShape,
@@ -137,6 +138,7 @@ enum class Rule : uint8_t {
   kTwoCores,
   kExchange,
   kOneWord,
+  kRegisterPair,
   kCount,
 };
 using RuleSet = uint64_t;
@@ -231,7 +233,18 @@ Role operand_role(const Instruction& i, Slot s);
 // indirect) may be, none must be.
 bool picked_by_indices(const Instruction& i, Slot s);
 // Writes PSUM through the systolic array.
-constexpr bool is_matmul(Opcode o) { return o == Opcode::kMultiplyMoving || o == Opcode::kMultiplyMovingMx; }
+constexpr bool is_matmul(Opcode o) {
+  return o == Opcode::kMultiplyMoving || o == Opcode::kMultiplyMovingMx || o == Opcode::kMultiplyMovingSparse;
+}
+constexpr bool is_stationary_load(Opcode o) {
+  return o == Opcode::kLoadStationary || o == Opcode::kLoadStationaryMx || o == Opcode::kLoadStationarySparse;
+}
+// Values of the contraction that one partition of the moving operand of a matrix product holds in a row of its own.
+inline int moving_rows(const Instruction& i) {
+  return i.opcode == Opcode::kMultiplyMovingSparse ? static_cast<int>(i.count)
+         : i.has(kFlagDoubleRow)                   ? 2
+                                                   : 1;
+}
 
 // The index list of an indirect operand as an operand of its own.
 Access index_list(const Access& a, Engine e);
@@ -265,6 +278,9 @@ void for_each_operand(const Instruction& i, Fn&& fn) {
 // True when both describe the same instruction: engine, sync, location and every field the row uses agree.
 bool same_instruction(const Instruction& a, const Instruction& b);
 
+// The register holds 64 bits together with the one after it (flag wide).
+inline int last_register(const Instruction& i, uint8_t r) { return i.has(kFlagWide) ? r + 1 : r; }
+
 // Memories an engine can reach for compute operands (GpSimd has no PSUM port; Tensor reads SBUF and writes
 // PSUM).
 SpaceSet reachable_spaces(Engine e, Role role);
@@ -295,7 +311,9 @@ struct Limits {
   bool matmul_output_in_one_bank;
 };
 const Limits& limits(Generation g);
-constexpr int kTrafficClasses = 4;             // of DMA, from trn3 on
+constexpr int kSparsePartitions = 4;     // hold the values that a sparse product keeps of one block of rows
+constexpr uint32_t kMaxSparseRatio = 4;  // rows of the dense operand per row that is kept
+constexpr int kTrafficClasses = 4;       // of DMA, from trn3 on
 constexpr int64_t kMaxSoftwareExchange = 256;  // elements per partition, between two cores
 constexpr int64_t kMaxFreeElementsSbuf = 65536;
 constexpr int64_t kMaxFreeElementsPsum = 4096;

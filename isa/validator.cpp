@@ -134,7 +134,8 @@ void InstructionChecker::check_fields() {
   check_register(kFieldRegDst, i.reg_dst, "reg_dst");
   check_register(kFieldRegA, i.reg_a, "reg_a");
   if (!i.has(kFlagImmediate)) check_register(kFieldRegB, i.reg_b, "reg_b");
-  if (r.uses(kFieldImm) && (i.imm < INT32_MIN || i.imm > static_cast<int64_t>(UINT32_MAX))) {
+  if (r.uses(kFieldImm) && !i.has(kFlagWide) &&
+      (i.imm < INT32_MIN || i.imm > static_cast<int64_t>(UINT32_MAX))) {
     illegal(join({"the immediate ", number(i.imm), " does not fit a 32-bit register"}));
   }
   if (r.uses(kFieldTarget)) {
@@ -233,7 +234,7 @@ void InstructionChecker::check_access(const Access& a, const OperandRule& rule, 
               join({what, " has dtype ", dtype_name(a.dtype),
                     "; allowed: ", dtypes_text(rule.dtypes_of(generation_)),
                     contains(rule.dtypes_trn3, a.dtype) ? " (the dtype given: from trn3 on)" : ""}));
-  } else if (contains(kDtypes64, a.dtype) && a.space != Space::kHbm) {
+  } else if (contains(kDtypes64, a.dtype) && a.space != Space::kHbm && !i_->is_control()) {
     malformed(illegal_class, join({what, " is ", dtype_name(a.dtype),
                                    " outside HBM; 64-bit elements exist in HBM only, DMA narrows them to ",
                                    a.dtype == Dtype::kI64 ? "int32" : "fp32"}));

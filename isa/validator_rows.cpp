@@ -44,7 +44,7 @@ void InstructionChecker::rule_pe_tile() {
     illegal("src0 has " + number(i.src0.num_partitions) + " partitions, the tile " + number(t.rows) +
             " rows");
   }
-  const bool load = i.opcode == Opcode::kLoadStationary || i.opcode == Opcode::kLoadStationaryMx;
+  const bool load = is_stationary_load(i.opcode);
   const int64_t m = load ? i.src0.free_elements() / (i.has(kFlagDoubleRow) ? 2 : 1) : i.dst.num_partitions;
   if (m > t.columns) {
     illegal("the stationary matrix has " + number(m) + " columns, the tile " + number(t.columns));
@@ -81,6 +81,31 @@ void InstructionChecker::rule_mx_scales(const Access& scale, std::string_view wh
     illegal(what + std::string(" starts at partition ") + number(start) +
             (spread ? "; the scale rows of a quadrant start at its partition 0, 4, 8 or 12"
                     : "; scale rows start at a multiple of 4"));
+  }
+}
+
+void InstructionChecker::rule_sparse_tags() {
+  const Instruction& i = *i_;
+  const int64_t k = i.src0.num_partitions;
+  if (i.count < 2 || i.count > kMaxSparseRatio) {
+    illegal("count is " + number(i.count) + "; the array has 4:8, 4:12 and 4:16, counts 2, 3 and 4");
+    return;
+  }
+  if (k % kSparsePartitions != 0) {
+    illegal("src0 has " + number(k) + " partitions, not a multiple of 4: four hold what is kept of a block");
+  }
+  if (i.opcode == Opcode::kMultiplyMovingSparse) {
+    if (i.src0.num_dims < 2 || i.src0.size[0] != i.count) {
+      illegal("src0 is " + shape_text(i.src0) + "; a product with count " + number(i.count) + " needs [K, " +
+              number(i.count) + ", ...]");
+    }
+    return;
+  }
+  const int64_t m = i.src0.free_elements();
+  if (m % 4 != 0) illegal("src0 has " + number(m) + " columns, not a multiple of 4");
+  if (i.src1.num_partitions != k || i.src1.free_elements() != m / 4) {
+    illegal("src1 is " + shape_text(i.src1) + " instead of [" + number(k) + ", " + number(m / 4) +
+            "]: four positions in each element");
   }
 }
 
@@ -305,6 +330,8 @@ void InstructionChecker::check_row_rule(Rule rule) {
         illegal("src0 has " + number(i.src0.free_elements()) + " columns; M must be even");
       }
       return rule_mx_scales(i.src1, "src1", i.src0.num_partitions, i.src0.free_elements());
+    case Rule::kSparseTags:
+      return rule_sparse_tags();
     case Rule::kAccumulator:
       return rule_accumulator();
     case Rule::kActivationFunction:

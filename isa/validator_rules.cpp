@@ -67,7 +67,7 @@ void InstructionChecker::begin_stream(const std::vector<Instruction>& stream) {
 
 void InstructionChecker::track_stationary() {
   if (engine_ != Engine::kTensor) return;
-  const bool load = i_->opcode == Opcode::kLoadStationary || i_->opcode == Opcode::kLoadStationaryMx;
+  const bool load = is_stationary_load(i_->opcode);
   if (load && !i_->tile.whole()) {
     stationary_ = Stationary::kUnknown;  // several matrices: the executor keeps track
   } else if (load) {
@@ -75,6 +75,7 @@ void InstructionChecker::track_stationary() {
     stationary_k_ = i_->src0.num_partitions;
     stationary_m_ = shapes_ok_ ? i_->src0.free_elements() / (i_->has(kFlagDoubleRow) ? 2 : 1) : 0;
     stationary_double_ = i_->has(kFlagDoubleRow);
+    stationary_ratio_ = i_->opcode == Opcode::kLoadStationarySparse ? i_->count : 0;
     stationary_dtype_ = i_->src0.dtype;
   } else if (i_->opcode == Opcode::kTranspose) {
     stationary_ = Stationary::kNone;
@@ -245,6 +246,26 @@ void InstructionChecker::check_rule(Rule rule) {
     case Rule::kOneWord: {
       const Access& a = i.opcode == Opcode::kRegLoad ? i.src0 : i.dst;
       if (a.elements() != 1) user("the operand " + shape(a) + " is not a single element");
+      if (i.has(kFlagWide) != (a.dtype == Dtype::kI64)) {
+        illegal("the operand is " + std::string(dtype_name(a.dtype)) +
+                (i.has(kFlagWide) ? ", flag wide moves int64" : "; int64 needs flag wide"));
+      }
+      return;
+    }
+    case Rule::kRegisterPair: {
+      if (!i.has(kFlagWide)) return;
+      const auto pair = [&](Field f, uint8_t r, std::string_view what) {
+        if (row_->uses(f) && r + 1 >= kNumRegisters) {
+          illegal(std::string(what) + " is register " + number(r) +
+                  "; flag wide takes it and the next one, 0 to " + number(kNumRegisters - 2));
+        }
+      };
+      pair(kFieldRegDst, i.reg_dst, "reg_dst");
+      pair(kFieldRegA, i.reg_a, "reg_a");
+      if (!i.has(kFlagImmediate)) pair(kFieldRegB, i.reg_b, "reg_b");
+      if (row_->uses(kFieldOp0) && i.op0 != AluOp::kAdd && i.op0 != AluOp::kSubtract &&
+          i.op0 != AluOp::kMultiply)
+        illegal("64-bit registers add, subtract and multiply; op0 is " + std::string(name(i.op0)));
       return;
     }
     default:
@@ -327,7 +348,7 @@ void InstructionChecker::rule_scalar_tensor_operators() {
 
 void InstructionChecker::rule_moving_shape() {
   const Instruction& i = *i_;
-  const int64_t n = i.src0.free_elements() / (i.has(kFlagDoubleRow) ? 2 : 1);
+  const int64_t n = i.src0.free_elements() / std::max(moving_rows(i), 1);
   const int64_t bytes = static_cast<int64_t>(dtype_bytes(i.dst.dtype));
   int64_t limit = limits(generation_).matmul_output_in_one_bank
                       ? limits(generation_).matmul_free_elements
@@ -348,6 +369,13 @@ void InstructionChecker::rule_moving_shape() {
     return user("the stationary matrix was loaded for the whole array; name the same tile in both");
   if (stationary_double_ != i.has(kFlagDoubleRow)) {
     user("flag double_row must be the same as that of load_stationary");
+  }
+  const uint32_t ratio = i.opcode == Opcode::kMultiplyMovingSparse ? i.count : 0;
+  if (stationary_ratio_ != ratio) {
+    const auto text = [](uint32_t r) {
+      return r == 0 ? std::string("dense") : "sparse with count " + number(r);
+    };
+    user("the stationary matrix is " + text(stationary_ratio_) + ", the product " + text(ratio));
   }
   if (i.src0.num_partitions != stationary_k_) {
     user("src0 has K = " + number(i.src0.num_partitions) + " partitions, the stationary matrix " +

@@ -71,6 +71,7 @@ class InstructionChecker {
   void check_row_rule(Rule rule);
   void rule_pe_tile();
   void rule_double_row();
+  void rule_sparse_tags();
   void rule_mx_scales(const Access& scale, std::string_view what, int64_t partitions, int64_t columns);
   void rule_accumulator();
   void rule_activate2();
@@ -106,6 +107,7 @@ class InstructionChecker {
   enum class Stationary : uint8_t { kNone, kKnown, kUnknown } stationary_ = Stationary::kNone;
   int64_t stationary_k_ = 0, stationary_m_ = 0;
   bool stationary_double_ = false;
+  uint32_t stationary_ratio_ = 0;  // of a sparse matrix
   Dtype stationary_dtype_ = Dtype::kF32;
   std::vector<uint32_t> branch_targets_;  // sorted
 };

@@ -53,14 +53,51 @@ isa::Access whole_partitions(const isa::Access& a) {
   return all;
 }
 
-// Reads first, as the instruction has them before it writes.
+// The list that picks the rows or elements of an operand; none for those of the GpSimd programs, which gather inside
+// their own partitions.
+isa::Access list_of(const Instruction& i, const isa::Access& a) {
+  if (a.indirect) return isa::index_list(a, i.engine);
+  return i.is_dma() ? i.src1 : isa::Access{};
+}
+
+bool uses_indices(const Instruction& i) {
+  return isa::picked_by_indices(i, isa::Slot::kDst) || isa::picked_by_indices(i, isa::Slot::kSrc0) ||
+         isa::picked_by_indices(i, isa::Slot::kSrc1);
+}
+
+// Calls fn(operand) for each entry of the first dim that the list picks.
 template <typename Fn>
-void each_operand(const Instruction& i, Fn&& fn) {
+void each_picked(const isa::Access& a, std::vector<int64_t> indices, Use use, OperandName name, Fn&& fn) {
+  std::sort(indices.begin(), indices.end());
+  indices.erase(std::unique(indices.begin(), indices.end()), indices.end());
+  isa::Access one = a;
+  one.indirect = false;
+  one.size[0] = 1;
+  const int64_t step = a.step[0] * static_cast<int64_t>(isa::dtype_bytes(a.dtype));
+  for (const int64_t v : indices) {
+    // What is out of bounds is skipped, or ends the run.
+    if (v < 0 || (!a.indirect && v >= a.size[0]) || (a.indirect && v * step > INT32_MAX)) continue;
+    one.offset = a.offset + v * step;
+    fn(operand_of(one, use, name));
+  }
+}
+
+// Reads first, as the instruction has them before it writes. Without `indices` an operand picked by a list is the whole
+// of what it may touch.
+template <typename Fn>
+void each_operand(const Instruction& i, chip::IndexReader* indices, Fn&& fn) {
   const isa::Row& r = isa::row(i.opcode);
   const auto slot = [&](isa::Slot s, OperandName n) {
     if (r.operand(s).role == isa::Role::kNone || !isa::operand(i, s).present()) return;
     const isa::Access& a = isa::operand(i, s);
     if (a.indirect) fn(operand_of(isa::index_list(a, i.engine), Use::kRead, n));
+    if (indices != nullptr && a.num_dims > 0 && isa::picked_by_indices(i, s)) {
+      const isa::Access list = list_of(i, a);
+      if (list.space == Space::kSbuf && list.address_register == isa::kNoRegister) {
+        each_picked(a, indices->read(list), use_of(i, isa::operand_role(i, s)), n, fn);
+        return;
+      }
+    }
     Operand o = operand_of(a.indirect ? whole_partitions(a) : a, use_of(i, isa::operand_role(i, s)), n);
     o.indexed = isa::picked_by_indices(i, s);
     fn(o);
@@ -297,7 +334,8 @@ void Checker::touch(const Instruction& i, const Epoch& self, const chip::Registe
   a.engine = isa::engine_of_stream(self.stream);
   a.matmul = isa::is_matmul(i.opcode);
   a.order = &order_;
-  each_operand(i, [&](const Operand& o) {
+  if (registers.indices != nullptr) with_indices_ = true;
+  each_operand(i, registers.indices, [&](const Operand& o) {
     a.operand = &o;
     int64_t move = 0;
     if (o.address_register != isa::kNoRegister) {
@@ -428,11 +466,13 @@ bool Checker::is_new(Kind kind, const Epoch& a, const Epoch& b) {
 void Checker::add(Kind kind, ErrorClass error_class, const std::string& text, const Epoch& a, const Epoch& b,
                   bool between_writes) {
   if (report_.findings.size() >= kMaxFindings) return;
-  report_.findings.push_back({kind,
-                              error_class,
-                              std::string(isa::name(error_class)) + ": " + text,
-                              between_writes,
-                              {{{a.stream, a.index}, {b.stream, b.index}}}});
+  report_.findings.push_back(
+      {kind,
+       error_class,
+       std::string(isa::name(error_class)) + ": " + text,
+       between_writes,
+       !with_indices_ && (uses_indices(instruction(a)) || uses_indices(instruction(b))),
+       {{{a.stream, a.index}, {b.stream, b.index}}}});
 }
 
 }  // namespace trnsim::check

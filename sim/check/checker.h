@@ -63,6 +63,7 @@ struct Finding {
   isa::ErrorClass error_class = isa::ErrorClass::kUserError;
   std::string message;          // complete: class, what, where, limit, next step
   bool between_writes = false;  // a race of two writes
+  bool about_indices = false;   // rows that an index list may pick, in a run that could not read the list
   std::array<std::pair<uint8_t, uint32_t>, 2> instructions{};  // stream and index of those it is about
 };
 
@@ -172,6 +173,7 @@ class Checker : public chip::Observer, private Finds {
   const Options options_;
   Order order_;
   bool deferred_ = false;
+  bool with_indices_ = false;  // index lists are read as the run goes on
   std::vector<Logged> log_;
   std::vector<LoggedRegister> logged_registers_;
   std::unique_ptr<SharedSemaphores> shared_;

@@ -25,26 +25,6 @@ Region region_of(const isa::Access& a);
 // True when the two, moved by the given bytes, have a byte in common.
 bool overlap(const Region& a, int64_t move_a, const Region& b, int64_t move_b);
 
-// Calls fn(first byte, end) for every run, ascending in every dim.
-template <typename Fn>
-void for_each_run(const Region& r, int64_t move, Fn&& fn) {
-  int64_t at = r.lo + move;
-  if (r.num_dims == 0) {
-    fn(at, at + r.run);
-    return;
-  }
-  std::array<int64_t, isa::StridedBox::kMaxBoxDims> index{};
-  for (;;) {
-    fn(at, at + r.run);
-    int d = r.num_dims - 1;
-    for (; d >= 0; --d) {
-      at += r.stride[d];
-      if (++index[d] < r.size[d]) break;
-      at -= r.stride[d] * r.size[d];
-      index[d] = 0;
-    }
-    if (d < 0) return;
-  }
-}
+using isa::for_each_run;
 
 }  // namespace trnsim::check

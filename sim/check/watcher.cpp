@@ -69,6 +69,7 @@ class CheckedRun : public chip::WatchedRun {
     v.sbuf_bytes = report.sbuf_high_water;
     v.psum_bytes = report.psum_high_water;
     if (!report.unchecked.empty()) v.warnings.push_back(report.unchecked);
+    for (const Finding& f : report.findings) v.depends_on_indices = v.depends_on_indices || f.about_indices;
     const auto fault = std::find_if(report.findings.begin(), report.findings.end(),
                                     [](const Finding& f) { return !is_advice(f.kind); });
     if (level_ == Level::kStrict && complete && fault != report.findings.end()) {

@@ -34,6 +34,18 @@ class CoreHook : public DataHook {
   }
   int32_t reg(isa::Engine engine, int index) override { return core_.reg(engine, index); }
   void set_reg(isa::Engine engine, int index, int32_t value) override { core_.set_reg(engine, index, value); }
+  std::vector<int64_t> read(const isa::Access& list) override {
+    std::vector<int64_t> all;
+    const isa::StridedBox box = isa::strided_box(list);
+    const auto bytes = static_cast<int64_t>(isa::dtype_bytes(list.dtype));
+    for (int p = 0; p < list.num_partitions; ++p) {
+      isa::for_each_run(box, 0, [&](int64_t at, int64_t end) {
+        for (; at < end; at += bytes)
+          all.push_back(isa::load_as_int(list.dtype, core_.sbuf(list.start_partition + p, at)));
+      });
+    }
+    return all;
+  }
   const exec::Status& status() const { return status_; }
 
  private:
@@ -257,6 +269,11 @@ class SimulatedDevice : public Device {
       timing.has_memo = true;
       known = timing.verdicts.emplace(arrangement, run->verdict(timed.status == Status::kOk)).first;
       *warnings = known->second.warnings;
+    }
+    if (known->second.depends_on_indices && mode_ != Mode::kTime && timing.memo.status == Status::kOk) {
+      // Rows that indices pick may meet or not: the run with data tells.
+      timing.control = *control = ProgramTiming::Control::kFromData;
+      return nullptr;
     }
     if (timing.has_memo && timing.memo.status != Status::kOk) {
       *bad = launch_result(timing.memo);

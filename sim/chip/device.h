@@ -123,6 +123,8 @@ struct Verdict {
   LaunchResult::Status status = LaunchResult::Status::kOk;  // an error: so ends every launch of the program
   std::string message;
   std::vector<std::string> warnings;
+  bool depends_on_indices =
+      false;  // a find is about rows that an index list may pick: a run with data decides
   int64_t sbuf_bytes = 0, psum_bytes = 0;
 };
 

@@ -258,7 +258,7 @@ bool EngineModule::begin() {
 }
 
 bool EngineModule::report_issue() {
-  if (core_.observer->issue(engine_, pc_, {registers_.data(), unknown_registers_})) return true;
+  if (core_.observer->issue(engine_, pc_, {registers_.data(), unknown_registers_, core_.hook})) return true;
   core_.fail(Status::kHang, core_.observer->stop_reason());
   return false;
 }
@@ -338,16 +338,23 @@ Ps EngineModule::control(const TimedOp& op, Ps now) {
       ++instructions_;
     return kNever;
   }
-  const auto set = [&](int64_t value, bool known) {
-    registers_[op.reg_dst] = static_cast<int32_t>(value);
-    const uint64_t bit = uint64_t{1} << op.reg_dst;
+  const auto set_one = [&](int r, int32_t value, bool known) {
+    registers_[static_cast<size_t>(r)] = value;
+    const uint64_t bit = uint64_t{1} << r;
     unknown_registers_ = known ? unknown_registers_ & ~bit : unknown_registers_ | bit;
-    if (core_.hook != nullptr) core_.hook->set_reg(engine_, op.reg_dst, static_cast<int32_t>(value));
+    if (core_.hook != nullptr) core_.hook->set_reg(engine_, r, value);
+  };
+  const auto set = [&](int64_t value, bool known) {
+    int32_t words[2];
+    exec::set_register_pair(words, value);
+    set_one(op.reg_dst, words[0], known);
+    if (op.wide) set_one(op.reg_dst + 1, words[1], known);
   };
   const auto operand_b = [&]() -> int32_t {
     return op.immediate ? static_cast<int32_t>(op.value) : registers_[op.reg_b];
   };
-  const uint64_t sources = uint64_t{1} << op.reg_a | (op.immediate ? 0 : uint64_t{1} << op.reg_b);
+  const uint64_t each = op.wide ? 3 : 1;
+  const uint64_t sources = each << op.reg_a | (op.immediate ? 0 : each << op.reg_b);
   const uint32_t here = pc_;
   Ps duration = program_->control;
   bool taken = false;
@@ -356,12 +363,20 @@ Ps EngineModule::control(const TimedOp& op, Ps now) {
       set(op.value, true);
       break;
     case OpKind::kRegAlu:
-      set(exec::register_alu(op.op0, registers_[op.reg_a], operand_b()), (unknown_registers_ & sources) == 0);
+      if (op.wide) {
+        const int64_t b = op.immediate ? op.value : exec::register_pair(&registers_[op.reg_b]);
+        set(exec::register_alu_wide(op.op0, exec::register_pair(&registers_[op.reg_a]), b),
+            (unknown_registers_ & sources) == 0);
+      } else {
+        set(exec::register_alu(op.op0, registers_[op.reg_a], operand_b()),
+            (unknown_registers_ & sources) == 0);
+      }
       break;
     case OpKind::kRegLoad:
       duration = program_->register_memory;
       if (!begin()) return kNever;
-      set(core_.hook != nullptr ? core_.hook->reg(engine_, op.reg_dst) : 0, core_.hook != nullptr);
+      for (int r = op.reg_dst; r <= op.reg_dst + (op.wide ? 1 : 0); ++r)
+        set_one(r, core_.hook != nullptr ? core_.hook->reg(engine_, r) : 0, core_.hook != nullptr);
       break;
     case OpKind::kRegStore:
       duration = program_->register_memory;

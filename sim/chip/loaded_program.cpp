@@ -29,6 +29,7 @@ exec::Numerics numerics_of(const config::Config& config) {
   n.strict_activation_range = c.strict_activation_range != 0;
   n.vector_xorwow = c.vector_generator != 0;
   n.mx_scale_offset = static_cast<int>(c.mx_scale_offset);
+  n.fp32_integers = c.fp32_integers != 0;
   return n;
 }
 

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "isa/instruction.h"
 #include "sim/cost/cost.h"
@@ -15,11 +16,19 @@ namespace trnsim::chip {
 
 using cost::Ps;
 
+// Index lists in SBUF, where the run has data.
+class IndexReader {
+ public:
+  virtual ~IndexReader() = default;
+  virtual std::vector<int64_t> read(const isa::Access& list) = 0;
+};
+
 // The registers of a sequencer. A bit of `unknown` is set where the value came from memory that a run without
 // data does not have.
 struct RegisterView {
   const int32_t* values;
   uint64_t unknown;
+  IndexReader* indices = nullptr;  // of a run with data
   bool known(uint8_t reg) const { return (unknown >> reg & 1) == 0; }
 };
 

@@ -127,6 +127,21 @@ std::vector<Instruction> row_probe(Opcode opcode, Engine engine, int64_t n) {
       i.dst = psum(n);
       return {load, i};
     }
+    case Opcode::kLoadStationarySparse:
+      i.count = 4;
+      i.src0 = sbuf(128, Dtype::kBF16, kSrc0);
+      i.src1 = sbuf(32, Dtype::kU16, kSrc1);
+      break;
+    case Opcode::kMultiplyMovingSparse: {
+      const Instruction load = row_probe(Opcode::kLoadStationarySparse, engine, n)[0];
+      i.count = load.count;
+      i.src0 = sbuf(4 * n, Dtype::kBF16, kDst);
+      i.src0.num_dims = 2;
+      i.src0.size = {4, static_cast<uint32_t>(n)};
+      i.src0.step = {n, 1};
+      i.dst = psum(n);
+      return {load, i};
+    }
     case Opcode::kTranspose:
       if (engine == Engine::kTensor) {
         i.src0 = sbuf(128, Dtype::kBF16, kSrc0);

@@ -40,9 +40,8 @@ struct Trace {
 };
 
 // Executes the data effects of a program whose control flow depends on data, in simulated order.
-class DataHook {
+class DataHook : public IndexReader {
  public:
-  virtual ~DataHook() = default;
   // False stops the run; the reason is kept by the hook.
   virtual bool execute(isa::Engine engine, uint32_t index) = 0;
   virtual int32_t reg(isa::Engine engine, int index) = 0;

@@ -56,9 +56,11 @@ OpKind kind_of(const Instruction& i) {
   switch (i.opcode) {
     case Opcode::kLoadStationary:
     case Opcode::kLoadStationaryMx:
+    case Opcode::kLoadStationarySparse:
       return OpKind::kLoad;
     case Opcode::kMultiplyMoving:
     case Opcode::kMultiplyMovingMx:
+    case Opcode::kMultiplyMovingSparse:
       return OpKind::kMatmul;
     case Opcode::kTranspose:
       return i.engine == Engine::kTensor ? OpKind::kPeTranspose : OpKind::kCompute;
@@ -139,6 +141,7 @@ TimedOp timed_op(const Instruction& i, const config::Config& c, TransferTable* t
   op.update_value = i.sync.update_value;
   op.immediate = i.has(isa::kFlagImmediate);
   op.reg_dst = i.reg_dst;
+  op.wide = i.has(isa::kFlagWide);
   op.reg_a = i.reg_a;
   op.reg_b = i.reg_b;
   op.target = i.target;

@@ -47,6 +47,7 @@ struct TimedOp {
   bool data_address = false;  // some operand address comes from a register
   bool immediate = false;
   bool exchange = false;  // DMA: half of one; `value` is the pipe
+  bool wide = false;      // the registers are pairs
   uint8_t reg_dst = 0, reg_a = 0, reg_b = 0;
   uint8_t passes = 1;
   uint8_t rows = 0;

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "isa/table.h"
 #include "sim/cost/cost.h"
 
 namespace trnsim::cost {
@@ -17,9 +18,10 @@ constexpr int kRows = 128;
 constexpr int64_t kSectorBytes = 16;
 
 bool is_fp32(const Access& a) { return a.dtype == Dtype::kF32; }
-// Columns that stream through the array: a pair of FP8 rows takes the time of one.
+// Columns that stream through the array: a pair of FP8 rows takes the time of one, and so do the dense rows that stand
+// behind one row of a sparse matrix.
 double columns_of(const Instruction& i) {
-  return static_cast<double>(i.src0.free_elements()) / (i.has(isa::kFlagDoubleRow) ? 2 : 1);
+  return static_cast<double>(i.src0.free_elements()) / isa::moving_rows(i);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "isa/names.h"
+#include "isa/table.h"
 #include "sim/exec/prepared.h"
 
 namespace trnsim::exec {
@@ -19,6 +20,9 @@ bool integer_scalar(const Scalar& s) {
 
 int at(isa::AluOp op) { return static_cast<int>(op); }
 
+// GpSimd computes integers as such; numerics.fp32_integers decides on the others.
+bool may_be_fp32(const Prepared& p, bool integer) { return integer && p.engine != isa::Engine::kGpSimd; }
+
 bool has_integer_form(isa::AluOp op) {
   return op < isa::AluOp::kCount && row_kernels().binary_int[at(op)] != nullptr;
 }
@@ -32,18 +36,21 @@ void Resolver::choose_elementwise(Prepared* p) {
   const bool integer = integer_operand(p->dst) && integer_operand(p->src0) && integer_operand(p->src1) &&
                        integer_scalar(p->imm0) && integer_scalar(p->imm1) && has_integer_form(p->op0) &&
                        (!second || has_integer_form(p->op1));
+  const bool as_fp32 = may_be_fp32(*p, integer) && !isa::is_bitwise(p->op0) && !isa::is_bitwise(p->op1);
   const int reverse0 = p->has(isa::kFlagReverse0) ? 1 : 0, reverse1 = p->has(isa::kFlagReverse1) ? 1 : 0;
   need_alu(p->op0, integer, "op0");
   need_alu(p->op1, integer, "op1");
   switch (p->opcode) {
     case isa::Opcode::kTensorTensor:
       p->fn = integer ? execute_tensor_tensor_int : execute_tensor_tensor;
+      if (as_fp32) p->fp32_fn = execute_tensor_tensor;
       if (reverse0) std::swap(p->src0, p->src1);
       p->tensor_fn = k.binary[at(p->op0)];
       return;
     case isa::Opcode::kTensorScalar:
       p->fn = integer ? execute_tensor_scalar_int : execute_tensor_scalar;
-      if (!integer) {
+      if (as_fp32) p->fp32_fn = execute_tensor_scalar;
+      if (!integer || as_fp32) {
         p->scalar0_fn = k.binary_scalar[reverse0][at(p->op0)];
         const bool applies = p->imm1.present() || isa::is_unary(p->op1);
         p->scalar1_fn = applies ? k.binary_scalar[reverse1][at(p->op1)] : nullptr;
@@ -52,7 +59,8 @@ void Resolver::choose_elementwise(Prepared* p) {
       break;
     default:
       p->fn = integer ? execute_scalar_tensor_tensor_int : execute_scalar_tensor_tensor;
-      if (!integer) {
+      if (as_fp32) p->fp32_fn = execute_scalar_tensor_tensor;
+      if (!integer || as_fp32) {
         p->scalar0_fn = k.binary_scalar[reverse0][at(p->op0)];
         p->tensor_fn = k.binary[at(p->op1)];
       }
@@ -63,6 +71,14 @@ void Resolver::choose_elementwise(Prepared* p) {
   if (needs_value(p->op0) && !p->imm0.present()) illegal("op0 has no scalar operand imm0");
   if (p->opcode == isa::Opcode::kTensorScalar && needs_value(p->op1) && !p->imm1.present()) {
     illegal("op1 has no scalar operand imm1");
+  }
+}
+
+// With flag wide a register is one of two.
+void Resolver::need_pair(const isa::Instruction& in) const {
+  for (uint8_t r : {in.reg_dst, in.reg_a, in.has(isa::kFlagImmediate) ? uint8_t{0} : in.reg_b}) {
+    if (isa::last_register(in, r) >= isa::kNumRegisters)
+      illegal("flag wide takes the register and the next one");
   }
 }
 
@@ -94,6 +110,21 @@ void Resolver::choose(const isa::Instruction& in, Prepared* p) {
       pe_tile(in);
       p->fn = execute_load_stationary;
       return;
+    case Opcode::kLoadStationarySparse:
+      need(p->src0, "src0", true, false, false);
+      need(p->src1, "src1", true, false, false);
+      if (!isa::is_float(p->src0->dtype)) illegal("the tensor engine multiplies float dtypes only");
+      if (in.count < 2 || in.count > isa::kMaxSparseRatio) illegal("count must be 2, 3 or 4");
+      if (p->src0->n > isa::kMaxPartitions || p->src0->n % 4 != 0 ||
+          p->src0->rows % isa::kSparsePartitions != 0)
+        illegal("rows and columns must be multiples of 4, at most 128");
+      if (p->src1->bytes != 2 || p->src1->rows != p->src0->rows || p->src1->n != p->src0->n / 4)
+        illegal("src1 must hold four positions in each element");
+      p->fn = execute_load_stationary_sparse;
+      return;
+    case Opcode::kMultiplyMovingSparse:
+      if (in.count < 2 || in.count > isa::kMaxSparseRatio) illegal("count must be 2, 3 or 4");
+      [[fallthrough]];
     case Opcode::kMultiplyMoving:
       need(p->src0, "src0", true, false, false);
       need(p->dst, "dst", false, true, false);
@@ -101,7 +132,7 @@ void Resolver::choose(const isa::Instruction& in, Prepared* p) {
         illegal("the tensor engine multiplies float dtypes only");
       }
       if (p->src0->n > 16384) illegal("the moving matrix has more than 8192 columns");
-      if (p->dst->n * (p->has(isa::kFlagDoubleRow) ? 2 : 1) != p->src0->n) {
+      if (p->dst->n * isa::moving_rows(in) != p->src0->n) {
         illegal("dst and the moving matrix differ in columns");
       }
       pe_tile(in);
@@ -200,6 +231,7 @@ void Resolver::choose(const isa::Instruction& in, Prepared* p) {
         illegal("op0 " + std::string(isa::name(in.op0)) + " does not reduce these dtypes");
       }
       p->fn = integer ? execute_tensor_reduce_int : execute_tensor_reduce;
+      if (may_be_fp32(*p, integer) && k.reduce[at(in.op0)] != nullptr) p->fp32_fn = execute_tensor_reduce;
       return;
     }
     case Opcode::kPartitionReduce: {
@@ -224,6 +256,8 @@ void Resolver::choose(const isa::Instruction& in, Prepared* p) {
       need_alu(in.op0, integer, "op0");
       need_alu(in.op1, integer, "op1");
       p->fn = integer ? execute_scan_int : execute_scan;
+      if (may_be_fp32(*p, integer) && !isa::is_bitwise(in.op0) && !isa::is_bitwise(in.op1))
+        p->fp32_fn = execute_scan;
       return;
     }
     case Opcode::kBnStats:
@@ -282,22 +316,28 @@ void Resolver::choose(const isa::Instruction& in, Prepared* p) {
       choose_dma(in, p);
       return;
     case Opcode::kRegMove:
+      need_pair(in);
       p->fn = execute_reg_move;
       return;
     case Opcode::kRegAlu:
       if (in.op0 == isa::AluOp::kPower || in.op0 >= isa::AluOp::kCount)
         illegal("op0 is not a register operation");
+      need_pair(in);
       p->fn = execute_reg_alu;
       return;
     case Opcode::kRegLoad:
       need(p->src0, "src0", true, true, true);
       if (p->src0->elements() != 1) illegal("src0 must be one element");
+      if (in.has(isa::kFlagWide) && p->src0->dtype != isa::Dtype::kI64) illegal("flag wide loads int64");
+      need_pair(in);
       p->fn = execute_reg_load;
       return;
     case Opcode::kRegStore:
       need(p->dst, "dst", true, true, true);
       if (p->dst->elements() != 1 || p->dst->bytes < 4)
         illegal("dst must be one element of at least 4 bytes");
+      if (in.has(isa::kFlagWide) && p->dst->dtype != isa::Dtype::kI64) illegal("flag wide stores int64");
+      need_pair(in);
       p->fn = execute_reg_store;
       return;
     case Opcode::kBranch:

@@ -168,12 +168,24 @@ int32_t register_alu(isa::AluOp op, int32_t a, int32_t b) {
   }
 }
 
+int64_t register_alu_wide(isa::AluOp op, int64_t a, int64_t b) {
+  const auto ua = static_cast<uint64_t>(a), ub = static_cast<uint64_t>(b);
+  return static_cast<int64_t>(op == isa::AluOp::kAdd        ? ua + ub
+                              : op == isa::AluOp::kSubtract ? ua - ub
+                                                            : ua * ub);
+}
+
 void execute_reg_move(Context& c, const Prepared& p) {
+  if (p.has(isa::kFlagWide)) return set_register_pair(&c.registers(p)[p.reg_dst], p.imm);
   c.registers(p)[p.reg_dst] = static_cast<int32_t>(static_cast<uint64_t>(p.imm));
 }
 
 void execute_reg_alu(Context& c, const Prepared& p) {
   auto& r = c.registers(p);
+  if (p.has(isa::kFlagWide)) {
+    const int64_t wide = p.has(isa::kFlagImmediate) ? p.imm : register_pair(&r[p.reg_b]);
+    return set_register_pair(&r[p.reg_dst], register_alu_wide(p.op0, register_pair(&r[p.reg_a]), wide));
+  }
   const int32_t b =
       p.has(isa::kFlagImmediate) ? static_cast<int32_t>(static_cast<uint64_t>(p.imm)) : r[p.reg_b];
   r[p.reg_dst] = register_alu(p.op0, r[p.reg_a], b);
@@ -182,6 +194,8 @@ void execute_reg_alu(Context& c, const Prepared& p) {
 // A 4-byte element is taken as it is; other integers are widened or truncated to the register.
 void execute_reg_load(Context& c, const Prepared& p) {
   const std::byte* s = c.at(p, *p.src0);
+  if (p.has(isa::kFlagWide))
+    return set_register_pair(&c.registers(p)[p.reg_dst], isa::load_as_int(p.src0->dtype, s));
   int32_t v = 0;
   if (p.src0->bytes != 4 && isa::is_integer(p.src0->dtype)) {
     v = static_cast<int32_t>(static_cast<uint64_t>(isa::load_as_int(p.src0->dtype, s)));
@@ -195,7 +209,7 @@ void execute_reg_store(Context& c, const Prepared& p) {
   std::byte* d = c.at(p, *p.dst);
   const int32_t v = c.registers(p)[p.reg_a];
   if (p.dst->bytes == 8) {
-    const int64_t wide = v;
+    const int64_t wide = p.has(isa::kFlagWide) ? register_pair(&c.registers(p)[p.reg_a]) : v;
     std::memcpy(d, &wide, 8);
   } else {
     std::memcpy(d, &v, 4);

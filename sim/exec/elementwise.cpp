@@ -40,7 +40,8 @@ void execute_copy(Context& c, const Prepared& p) {
   }
   std::byte* d = c.at(p, dst);
   const std::byte* s = c.at(p, src);
-  if (isa::is_integer(dst.dtype) && isa::is_integer(src.dtype)) {
+  const bool as_fp32 = c.core.numerics.fp32_integers && p.engine != isa::Engine::kGpSimd;
+  if (isa::is_integer(dst.dtype) && isa::is_integer(src.dtype) && !as_fp32) {
     for_each_block(dst.rows, dst.n, [&](int partition, int rows, int64_t first, int n) {
       load_int_block(src, s, partition, rows, first, n, c.work.i[0]);
       store_int_block(dst, d, partition, rows, first, n, c.work.i[0]);

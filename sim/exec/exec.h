@@ -37,6 +37,7 @@ struct Numerics {
   bool strict_activation_range = false;  // NaN where an activation function is not specified
   bool vector_xorwow = false;            // generator of the vector engine: XORWOW instead of an LFSR
   int mx_scale_offset = 1;               // quantize_mx: block scales are 2^(e - E + this)
+  bool fp32_integers = false;  // integer arithmetic outside GpSimd passes through FP32: 24 bits, saturating
 };
 
 // A host function in place of a program of the GpSimd processors (opcode custom). Elements are visited in
@@ -123,6 +124,17 @@ Status run(Core& first, Core& second, const PreparedProgram& program, const std:
 
 // What a sequencer computes on two registers: comparisons give 1 or 0, arithmetic is modulo 2^32.
 int32_t register_alu(isa::AluOp op, int32_t a, int32_t b);
+// On pairs of registers (flag wide): add, subtract, multiply modulo 2^64.
+int64_t register_alu_wide(isa::AluOp op, int64_t a, int64_t b);
+// The 64 bits of registers r and r + 1.
+inline int64_t register_pair(const int32_t* r) {
+  return static_cast<int64_t>(uint64_t{static_cast<uint32_t>(r[0])} | uint64_t{static_cast<uint32_t>(r[1])}
+                                                                          << 32);
+}
+inline void set_register_pair(int32_t* r, int64_t v) {
+  r[0] = static_cast<int32_t>(static_cast<uint64_t>(v));
+  r[1] = static_cast<int32_t>(static_cast<uint64_t>(v) >> 32);
+}
 
 // True when a branch, loop count or address in some stream depends on memory contents (kRegLoad).
 bool has_data_dependent_control(const isa::Program& program);

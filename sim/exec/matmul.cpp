@@ -4,10 +4,13 @@
 #include <dnnl.h>
 #include <omp.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <cstring>
 
 #include "isa/names.h"
+#include "isa/table.h"
 
 namespace trnsim::exec {
 namespace {
@@ -45,8 +48,12 @@ bool overlap(const isa::PeTile& a, const isa::PeTile& b) {
   return a.whole() || b.whole() ||
          (!apart(a.row, a.rows, b.row, b.rows) && !apart(a.column, a.columns, b.column, b.columns));
 }
-// Pairs of rows of FP8 operands count as rows of their own.
-int pairs(const Prepared& p) { return p.has(isa::kFlagDoubleRow) ? 2 : 1; }
+// Rows of the contraction in one partition: a pair of FP8 rows, or what stands behind a row of a sparse matrix.
+int pairs(const Prepared& p) {
+  return p.opcode == isa::Opcode::kMultiplyMovingSparse ? static_cast<int>(p.count)
+         : p.has(isa::kFlagDoubleRow)                   ? 2
+                                                        : 1;
+}
 
 }  // namespace
 
@@ -105,6 +112,35 @@ void execute_load_stationary(Context& c, const Prepared& p) {
     load_block(src, s, 0, rows, int64_t{j} * columns, columns, out + int64_t{j} * rows * columns);
   }
   if (src.dtype == isa::Dtype::kF32R) row_kernels().round_tf32(out, columns, out, columns, rows, columns);
+}
+
+// The sparse matrix as a dense one: row c * rows + 4g + j for the value at position 4c + j of block g.
+void execute_load_stationary_sparse(Context& c, const Prepared& p) {
+  constexpr int kBlock = isa::kSparsePartitions, kTagBits = 4, kTags = 4;
+  const Operand &src = *p.src0, &tags = *p.src1;
+  const int rows = src.rows, columns = static_cast<int>(src.n), ratio = static_cast<int>(p.count);
+  const std::byte* s = c.at(p, src);
+  const std::byte* t = c.at(p, tags);
+  float* out = set_stationary(c, p, rows, rows * ratio, columns);
+  float* kept = c.work.moving;
+  load_block(src, s, 0, rows, 0, columns, kept);
+  std::fill_n(out, int64_t{rows} * ratio * columns, 0.0f);
+  for (int k = 0; k < rows; ++k) {
+    std::array<uint16_t, isa::kMaxPartitions / kTags> words{};
+    load_raw_block(tags, t, k, 1, 0, columns / kTags, reinterpret_cast<std::byte*>(words.data()));
+    for (int m = 0; m < columns; ++m) {
+      const int position = words[static_cast<size_t>(m / kTags)] >> (kTagBits * (m % kTags)) & 15;
+      if (position >= kBlock * ratio) {
+        c.core.stationary = {};
+        throw Fault{Status::Kind::kIllegal, "position " + std::to_string(position) + " of row " +
+                                                std::to_string(k) + ", column " + std::to_string(m) +
+                                                " is beyond its block of " + std::to_string(kBlock * ratio) +
+                                                " rows; at " + c.where(p)};
+      }
+      const int row = position / kBlock * rows + k / kBlock * kBlock + position % kBlock;
+      out[int64_t{row} * columns + m] += kept[int64_t{k} * columns + m];
+    }
+  }
 }
 
 void execute_multiply_moving(Context& c, const Prepared& p) {

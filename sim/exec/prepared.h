@@ -77,6 +77,7 @@ struct IndirectPlan;
 
 struct Prepared {
   ExecuteFn fn = nullptr;
+  ExecuteFn fp32_fn = nullptr;  // of an integer instruction that numerics.fp32_integers may send through FP32
   const Operand* dst = nullptr;  // never null: absent operands point to one with space kNone
   const Operand* src0 = nullptr;
   const Operand* src1 = nullptr;
@@ -213,6 +214,7 @@ class Resolver {
   [[noreturn]] void illegal(const std::string& what) const { fail(Status::Kind::kIllegal, what); }
   void need(const Operand* o, const char* role, bool sbuf, bool psum, bool hbm) const;
   void same_shape(const Operand* a, const char* role_a, const Operand* b, const char* role_b) const;
+  void need_pair(const isa::Instruction& in) const;
   void need_alu(isa::AluOp op, bool integer, const char* field) const;
 
   const isa::Program& program_;
@@ -256,6 +258,7 @@ void execute_max8(Context&, const Prepared&);
 void execute_max_index8(Context&, const Prepared&);
 void execute_match_replace8(Context&, const Prepared&);
 void execute_load_stationary(Context&, const Prepared&);
+void execute_load_stationary_sparse(Context&, const Prepared&);
 void execute_multiply_moving(Context&, const Prepared&);
 void execute_transpose_tensor(Context&, const Prepared&);
 void execute_transpose_vector(Context&, const Prepared&);

@@ -99,7 +99,7 @@ const Operand* Resolver::operand(const isa::Access& a, const char* role) {
                                          ", " + text(a.start_partition + a.num_partitions) + ") of " +
                                          memory + ", which has 128");
   }
-  if (o.bytes == 8) {
+  if (o.bytes == 8 && !current_->is_control()) {
     illegal(std::string(role) + " is " + std::string(isa::dtype_name(a.dtype)) + " in " + memory +
             "; 64-bit elements exist in HBM only, the DMA narrows them");
   }

@@ -35,7 +35,7 @@ void Context::execute_rounded(const Prepared& p) {
     explicit Scope(Rounding* r) { current_rounding = r; }
     ~Scope() { current_rounding = nullptr; }
   } scope(&rounding);
-  p.fn(*this, p);
+  kernel_of(p)(*this, p);
 }
 
 }  // namespace trnsim::exec

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "isa/names.h"
+#include "isa/table.h"
 #include "sim/exec/pair.h"
 #include "sim/exec/state.h"
 
@@ -298,12 +299,16 @@ bool has_data_dependent_control(const isa::Program& program) {
     for (bool changed = true; changed;) {
       changed = false;
       for (const isa::Instruction& in : stream) {
+        const auto reads_pair = [&](uint8_t r) {
+          return reads(r) || (in.has(isa::kFlagWide) && reads(static_cast<uint8_t>(r + 1)));
+        };
         bool source = in.opcode == Opcode::kRegLoad;
         if (in.opcode == Opcode::kRegAlu) {
-          source = reads(in.reg_a) || (!in.has(isa::kFlagImmediate) && reads(in.reg_b));
+          source = reads_pair(in.reg_a) || (!in.has(isa::kFlagImmediate) && reads_pair(in.reg_b));
         }
-        if (source && in.reg_dst < isa::kNumRegisters && !tainted[in.reg_dst]) {
-          tainted[in.reg_dst] = changed = any = true;
+        for (int r = in.reg_dst; source && r <= isa::last_register(in, in.reg_dst); ++r) {
+          if (r < isa::kNumRegisters && !tainted[static_cast<size_t>(r)])
+            tainted[static_cast<size_t>(r)] = changed = any = true;
         }
       }
     }

@@ -100,7 +100,10 @@ struct Context {
   // The kernel of an instruction, with the rounding that the core is set to.
   void execute(const Prepared& p) {
     if (core.numerics.stochastic_rounding || core.numerics.saturate_infinity) return execute_rounded(p);
-    p.fn(*this, p);
+    kernel_of(p)(*this, p);
+  }
+  ExecuteFn kernel_of(const Prepared& p) const {
+    return core.numerics.fp32_integers && p.fp32_fn != nullptr ? p.fp32_fn : p.fn;
   }
   // False when the address register of the operand leads outside its memory.
   bool in_bounds(const Prepared& p, const Operand& o) {

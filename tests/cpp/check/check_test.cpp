@@ -1,9 +1,11 @@
 // Every planted fault is found, in words that name it, and the correct programs are clean.
+#include <cstring>
 #include <map>
 #include <set>
 #include <sstream>
 
 #include "isa/assembler.h"
+#include "isa/container.h"
 #include "isa/random_program.h"
 #include "isa/validator.h"
 #include "sim/chip/simulator.h"
@@ -153,6 +155,56 @@ stream vector
   memset dst=sbuf.fp32[0+128]@4096{64:1} imm0=1
 )"));
   CHECK(o.report.sbuf_high_water == 4096 + 256);
+}
+
+TEST_CASE("Rows that an index list picks count as what the data says, where there is data") {
+  // Rows are added to the output while others of its rows are copied out: no wait orders the two.
+  const isa::Program program = planted::assemble("picked", R"(
+tensor "i" input int32 [32, 1] 128 bytes
+tensor "z" input fp32 [32, 64] 8192 bytes
+tensor "y" output fp32 [256, 64] 65536 bytes
+tensor "copy" output fp32 [32, 64] 8192 bytes
+let I sbuf.int32[0+32]@0{1:1}
+let G sbuf.fp32[0+32]@256{64:1}
+let C sbuf.fp32[0+32]@1024{64:1}
+stream sync
+  dma_copy queue=0 dst=$I src0=hbm("i").int32{32:1} | then s16+=16
+  dma_copy queue=1 dst=$G src0=hbm("z").fp32{2048:1} | then s17+=16
+  dma_copy queue=4 dst=$C src0=hbm("y").fp32@32768{2048:1} | then s19+=16
+  wait s19>=16 | dma_copy queue=4 dst=hbm("copy").fp32{2048:1} src0=$C | then s19+=16
+stream gpsimd
+  wait s16>=16, s17>=16 | dma_scatter queue=3 dge=software op0=add dst=hbm("y").fp32{256:64,64:1} src0=$G src1=$I | then s18+=16
+)");
+  std::string error;
+  const auto config = config::load("trn2", "", &error);
+  REQUIRE(config.has_value());
+  const auto launch = [&](chip::Mode mode, int32_t first_row) {
+    const auto device = chip::make_device(*config, mode);
+    device->set_watcher(check::make_watcher(check::Level::kStrict, *config));
+    const auto bytes = isa::write_container(program);
+    chip::LoadError load_error;
+    const auto loaded = device->load(bytes.data(), bytes.size(), &load_error);
+    INFO(load_error.message);
+    REQUIRE(loaded != nullptr);
+    std::vector<std::vector<std::byte>> memory;
+    std::vector<chip::Binding> bindings;
+    for (const isa::TensorDecl& t : program.tensors) {
+      memory.emplace_back(t.bytes);
+      bindings.push_back({memory.back().data(), t.bytes, 0, t.bytes});
+    }
+    for (int32_t k = 0; k < 32; ++k) {
+      const int32_t row = first_row + k;
+      std::memcpy(&memory[0][static_cast<size_t>(k) * 4], &row, 4);
+    }
+    return device->launch(0, *loaded, bindings);
+  };
+  CHECK_THAT(launch(chip::Mode::kTime, 0).message, ContainsSubstring("race"));  // any row may be meant
+  for (const chip::Mode mode : {chip::Mode::kBoth, chip::Mode::kData}) {
+    CHECK(launch(mode, 0).message.empty());
+    CHECK(launch(mode, 96).message.empty());
+    CHECK_THAT(launch(mode, 97).message, ContainsSubstring("race"));
+    CHECK_THAT(launch(mode, 97).message, ContainsSubstring("bytes 32768-33023 of tensor 'y'"));
+  }
 }
 
 TEST_CASE("Every planted fault is found in the right words") {

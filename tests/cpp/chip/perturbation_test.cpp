@@ -48,6 +48,17 @@ void add_values_and_errors(const config::Config& c, std::vector<double>* out) {
     isa::Instruction quantize = row_probe(isa::Opcode::kQuantizeMx, isa::Engine::kVector, 64)[0];
     run({fill(quantize.src0, 1.75f), quantize}, quantize.aux);
   }
+  {
+    const isa::Access i32 = sbuf(4, Dtype::kI32);
+    isa::Instruction add = fill(i32, 1);
+    add.opcode = isa::Opcode::kTensorScalar;
+    add.op0 = isa::AluOp::kAdd;
+    add.src0 = i32;
+    add.op1 = isa::AluOp::kSubtract;
+    add.imm1.kind = isa::ScalarOperand::Kind::kImmediate;
+    add.imm1.value = 16777216;
+    run({fill(i32, 16777216), add}, i32);
+  }
   isa::Instruction load = load_stationary(sbuf(32, Dtype::kBF16)),
                    wide = row_probe(isa::Opcode::kMultiplyMovingMx, isa::Engine::kTensor, 4096)[1];
   load.tile = {0, 32, 128, 32};

@@ -49,6 +49,7 @@ class Generator {
   isa::Instruction instruction(isa::Opcode op);
   // generator_rows.cpp
   isa::Instruction row(isa::Opcode op, isa::Engine engine);
+  std::vector<isa::Instruction> sparse_product(isa::Opcode op);
   std::vector<isa::Instruction> sequence(isa::Opcode op, isa::Engine engine);  // the last one has the opcode
   void indirection(isa::Instruction* in, Memory& m);
 

@@ -49,8 +49,26 @@ Access Generator::scales(Dtype d, int data_partitions, int n, int slot) {
   return a;
 }
 
+std::vector<Instruction> Generator::sparse_product(Opcode op) {
+  Instruction load, multiply;
+  load.opcode = Opcode::kLoadStationarySparse;
+  multiply.opcode = Opcode::kMultiplyMovingSparse;
+  load.engine = multiply.engine = Engine::kTensor;
+  load.count = multiply.count = static_cast<uint32_t>(2 + below(3));
+  const int k = pick({4, 32, 124, 128}), m = pick({4, 20, 64, 128}), n = pick({1, 5, 100});
+  const Dtype d = pick({Dtype::kBF16, Dtype::kF16, Dtype::kF8E4M3, Dtype::kF8E5M2});
+  load.src0 = tile(Space::kSbuf, d, k, m, 1, true);
+  load.src1 = tile(Space::kSbuf, Dtype::kU16, k, m / 4, 3, true);
+  multiply.src0 = plain(Space::kSbuf, d, k, {static_cast<int>(multiply.count), n}, 2);
+  multiply.dst = tile(Space::kPsum, chance(70) ? Dtype::kF32 : Dtype::kBF16, m, n, 0, false);
+  if (chance(50)) multiply.flags = isa::kFlagAccumulate;
+  if (op == load.opcode) return {load};
+  return {load, multiply};
+}
+
 // Instructions for the opcode; the last one is it.
 std::vector<Instruction> Generator::sequence(Opcode op, Engine engine) {
+  if (op == Opcode::kLoadStationarySparse || op == Opcode::kMultiplyMovingSparse) return sparse_product(op);
   const bool mx = op == Opcode::kLoadStationaryMx || op == Opcode::kMultiplyMovingMx;
   if (!mx && op != Opcode::kLoadStationary && op != Opcode::kMultiplyMoving) return {row(op, engine)};
   Instruction load, multiply;
@@ -273,6 +291,15 @@ Instruction Generator::row(Opcode op, Engine engine) {
       in.reg_a = static_cast<uint8_t>(below(8));
       in.reg_b = static_cast<uint8_t>(below(8));
       in.imm = below(1000000) - 500000;
+      if (chance(30)) {  // 64 bits in two registers
+        in.flags = isa::kFlagWide;
+        for (uint8_t* r : {&in.reg_dst, &in.reg_a, &in.reg_b}) *r = static_cast<uint8_t>(*r % 7);
+        in.imm = in.imm * 10000019 * 1009;
+        if (op == Opcode::kRegMove) return in;
+        if (chance(50)) in.flags |= isa::kFlagImmediate;
+        in.op0 = pick({AluOp::kAdd, AluOp::kSubtract, AluOp::kMultiply});
+        return in;
+      }
       if (op == Opcode::kRegMove) return in;
       if (chance(50)) in.flags = isa::kFlagImmediate;
       in.op0 = pick({AluOp::kAdd, AluOp::kSubtract, AluOp::kMultiply, AluOp::kMax, AluOp::kMin, AluOp::kEqual,
@@ -284,11 +311,13 @@ Instruction Generator::row(Opcode op, Engine engine) {
       return in;
     case Opcode::kRegLoad:
       in.reg_dst = static_cast<uint8_t>(below(8));
-      in.src0 = plain(Space::kSbuf, Dtype::kI32, 1, {1}, 1);
+      if (chance(30)) in.flags = isa::kFlagWide;
+      in.src0 = plain(Space::kSbuf, in.has(isa::kFlagWide) ? Dtype::kI64 : Dtype::kI32, 1, {1}, 1);
       return in;
     case Opcode::kRegStore:
       in.reg_a = static_cast<uint8_t>(below(8));
-      in.dst = plain(Space::kSbuf, Dtype::kI32, 1, {1}, 0);
+      if (chance(30)) in.flags = isa::kFlagWide;
+      in.dst = plain(Space::kSbuf, in.has(isa::kFlagWide) ? Dtype::kI64 : Dtype::kI32, 1, {1}, 0);
       return in;
     default:
       in = instruction(op);

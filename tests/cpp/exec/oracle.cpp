@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "isa/table.h"
 #include "tests/cpp/exec/oracle_parts.h"
 
 namespace trnsim::test {
@@ -298,9 +299,29 @@ void tensor_engine(const Instruction& in, Memory& m) {
     const float v = m.f32(in.src0, p, k);
     return in.src0.dtype == Dtype::kF32R ? tf32(v) : v;
   };
-  const int64_t pairs = in.has(isa::kFlagDoubleRow) ? 2 : 1;
+  const bool sparse = in.opcode == Opcode::kLoadStationarySparse;
+  const int64_t pairs = isa::moving_rows(in);
   const int64_t columns = in.src0.free_elements() / pairs;
   const auto key = std::array<int, 4>{in.tile.row, in.tile.column, in.tile.rows, in.tile.columns};
+  if (sparse) {
+    // Every dense row looks for its value among the four partitions that keep what its block has.
+    std::vector<float> matrix;
+    const int64_t partitions = in.src0.num_partitions;
+    for (int64_t c = 0; c < in.count; ++c) {
+      for (int64_t p = 0; p < partitions; ++p) {
+        for (int64_t k = 0; k < columns; ++k) {
+          float sum = 0;
+          for (int64_t q = p - p % 4; q < p - p % 4 + 4; ++q) {
+            const int64_t tags = isa::load_as_int(in.src1.dtype, m.at(in.src1, q, k / 4));
+            if ((tags >> (4 * (k % 4)) & 15) == 4 * c + p % 4) sum += value(q, k);
+          }
+          matrix.push_back(sum);
+        }
+      }
+    }
+    m.stationary[key] = matrix;
+    return;
+  }
   if (in.opcode == Opcode::kLoadStationary) {
     // Row j * K + p of the matrix is pair j of partition p.
     std::vector<float> matrix;
@@ -536,8 +557,10 @@ Agreement agreement(const Instruction& in) {
   switch (in.opcode) {
     case Opcode::kLoadStationary:  // the products agree, so the matrix should not hold infinities
     case Opcode::kLoadStationaryMx:
+    case Opcode::kLoadStationarySparse:
     case Opcode::kMultiplyMoving:
     case Opcode::kMultiplyMovingMx:
+    case Opcode::kMultiplyMovingSparse:
       return Agreement::kSums;
     case Opcode::kActivation:
     case Opcode::kActivate2:
@@ -585,6 +608,8 @@ bool execute_oracle(const Instruction& in, Memory& m) {
   switch (in.opcode) {
     case Opcode::kLoadStationary:
     case Opcode::kMultiplyMoving:
+    case Opcode::kLoadStationarySparse:
+    case Opcode::kMultiplyMovingSparse:
       tensor_engine(in, m);
       return true;
     case Opcode::kTranspose:
@@ -618,10 +643,10 @@ bool execute_oracle(const Instruction& in, Memory& m) {
       dma(in, m);
       return true;
     case Opcode::kRegLoad:
-      std::memcpy(&m.registers[in.reg_dst], flat(m, in.src0, 0), 4);
+      std::memcpy(&m.registers[in.reg_dst], flat(m, in.src0, 0), in.has(isa::kFlagWide) ? 8 : 4);
       return true;
     case Opcode::kRegStore:
-      std::memcpy(flat(m, in.dst, 0), &m.registers[in.reg_a], 4);
+      std::memcpy(flat(m, in.dst, 0), &m.registers[in.reg_a], in.has(isa::kFlagWide) ? 8 : 4);
       return true;
     default:
       if (in.opcode == Opcode::kCopy || in.opcode == Opcode::kReciprocal || in.opcode == Opcode::kMemset ||

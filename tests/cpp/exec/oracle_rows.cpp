@@ -444,9 +444,18 @@ bool execute_oracle_rows(const Instruction& in, Memory& m) {
       dma_compute(in, m);
       return true;
     case Opcode::kRegMove:
+      if (in.has(isa::kFlagWide)) m.registers[in.reg_dst + 1] = static_cast<int32_t>(in.imm >> 32);
       m.registers[in.reg_dst] = static_cast<int32_t>(in.imm);
       return true;
     case Opcode::kRegAlu: {
+      if (in.has(isa::kFlagWide)) {
+        uint64_t x = 0, y = static_cast<uint64_t>(in.imm);
+        std::memcpy(&x, &m.registers[in.reg_a], 8);
+        if (!in.has(isa::kFlagImmediate)) std::memcpy(&y, &m.registers[in.reg_b], 8);
+        x = in.op0 == AluOp::kAdd ? x + y : in.op0 == AluOp::kSubtract ? x - y : x * y;
+        std::memcpy(&m.registers[in.reg_dst], &x, 8);
+        return true;
+      }
       const auto a = static_cast<uint32_t>(m.registers[in.reg_a]);
       const auto b = in.has(isa::kFlagImmediate) ? static_cast<uint32_t>(in.imm)
                                                  : static_cast<uint32_t>(m.registers[in.reg_b]);

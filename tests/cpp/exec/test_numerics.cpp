@@ -171,6 +171,71 @@ TEST_CASE("the scale recipe of quantize_mx is a switch") {
   }
 }
 
+TEST_CASE("integers outside GpSimd pass through FP32 when the switch says so") {
+  Generator g(8);
+  const auto compute = [&](bool fp32, isa::Engine engine, Opcode opcode, Dtype d, int64_t a, int64_t b,
+                           isa::AluOp op) {
+    Pair pair;
+    exec::Numerics numerics;
+    numerics.fp32_integers = fp32;
+    pair.core.set_numerics(numerics);
+    Instruction i;
+    i.opcode = opcode;
+    i.engine = engine;
+    i.op0 = op;
+    i.src0 = g.plain(isa::Space::kSbuf, d, 8, {2}, 1);
+    i.dst = g.plain(isa::Space::kSbuf, d, 8, {2}, 0);
+    if (opcode == Opcode::kTensorTensor) i.src1 = g.plain(isa::Space::kSbuf, d, 8, {2}, 2);
+    if (opcode == Opcode::kTensorScalar) {
+      i.imm0.kind = isa::ScalarOperand::Kind::kImmediate;
+      i.imm0.value = static_cast<float>(b);
+    }
+    if (opcode == Opcode::kTensorReduce) {
+      i.reduce_dims = 1;
+      i.dst = g.plain(isa::Space::kSbuf, d, 8, {1}, 0);
+    }
+    for (int64_t p = 0; p < 8; ++p) {
+      for (int64_t k = 0; k < 2; ++k) {
+        isa::store_from_int(d, pair.memory.at(i.src0, p, k),
+                            opcode == Opcode::kTensorReduce && k == 1 ? b : a);
+        if (i.src1.present()) isa::store_from_int(d, pair.memory.at(i.src1, p, k), b);
+      }
+    }
+    run(pair, i);
+    return isa::load_as_int(d, pair.core.sbuf(i.dst.start_partition, i.dst.offset));
+  };
+  constexpr int64_t kBig = 1 << 24;
+  const isa::Engine v = isa::Engine::kVector, gpsimd = isa::Engine::kGpSimd;
+  for (const Opcode opcode : {Opcode::kTensorTensor, Opcode::kTensorScalar, Opcode::kTensorReduce}) {
+    INFO(isa::name(opcode));
+    CHECK(compute(false, v, opcode, Dtype::kI32, kBig, 1, isa::AluOp::kAdd) == kBig + 1);
+    CHECK(compute(true, v, opcode, Dtype::kI32, kBig, 1, isa::AluOp::kAdd) == kBig);
+    CHECK(compute(false, v, opcode, Dtype::kU8, 250, 10, isa::AluOp::kAdd) == 4);
+    CHECK(compute(true, v, opcode, Dtype::kU8, 250, 10, isa::AluOp::kAdd) == 255);
+  }
+  CHECK(compute(true, v, Opcode::kTensorTensor, Dtype::kI32, kBig, 1, isa::AluOp::kBitOr) == kBig + 1);
+  CHECK(compute(true, gpsimd, Opcode::kTensorTensor, Dtype::kI32, kBig, 1, isa::AluOp::kAdd) == kBig + 1);
+}
+
+TEST_CASE("a sparse product refuses a position beyond its block") {
+  Generator g(9);
+  Pair pair;
+  Instruction i;
+  i.opcode = Opcode::kLoadStationarySparse;
+  i.engine = isa::Engine::kTensor;
+  i.count = 2;
+  i.src0 = g.plain(isa::Space::kSbuf, Dtype::kBF16, 4, {4}, 1);
+  i.src1 = g.plain(isa::Space::kSbuf, Dtype::kU16, 4, {1}, 2);
+  for (int64_t p = 0; p < 4; ++p) isa::store_from_int(Dtype::kU16, pair.memory.at(i.src1, p, 0), 0x7777);
+  run(pair, i);
+  isa::store_from_int(Dtype::kU16, pair.memory.at(i.src1, 2, 0), 0x0800);
+  std::copy(pair.memory.at(i.src1, 2, 0), pair.memory.at(i.src1, 2, 0) + 2, pair.core.sbuf(2, i.src1.offset));
+  const exec::Status status = pair.core.execute(pair.program, i, pair.bindings());
+  CHECK(!status.ok());
+  CHECK_THAT(status.message,
+             ContainsSubstring("position 8 of row 2, column 2 is beyond its block of 8 rows"));
+}
+
 TEST_CASE("a registered host function stands in for a GpSimd program") {
   Generator g(7);
   Pair pair;

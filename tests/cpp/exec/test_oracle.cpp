@@ -63,6 +63,15 @@ void fill_operands(Generator& g, Pair& pair, const Instruction& in) {
       }
     }
   }
+  if (in.opcode == Opcode::kLoadStationarySparse) {  // positions lie in their block
+    for (int64_t p = 0; p < in.src1.num_partitions; ++p) {
+      for (int64_t k = 0; k < in.src1.free_elements(); ++k) {
+        int64_t tags = 0;
+        for (int t = 0; t < 4; ++t) tags = tags << 4 | g.below(4 * static_cast<int>(in.count));
+        isa::store_from_int(in.src1.dtype, m.at(in.src1, p, k), tags);
+      }
+    }
+  }
   if (in.opcode == Opcode::kBnAggr) {  // counts are positive
     for (int64_t p = 0; p < in.src0.num_partitions; ++p) {
       for (int64_t k = 0; k < in.src0.free_elements(); k += 3) {

@@ -188,6 +188,40 @@ TEST_CASE("an address register that leaves the tensor is reported with the tenso
   CHECK(s.kind == exec::Status::Kind::kOutOfBounds);
 }
 
+TEST_CASE("64-bit scalars live in pairs of registers") {
+  Fixture f;
+  const uint32_t in = f.declare("in", 2), out = f.declare("out", 2);
+  const auto step = [&](Opcode op, uint8_t dst, uint8_t a, int64_t value) {
+    Instruction& i = f.add(Engine::kSync, op);
+    i.flags = isa::kFlagWide | (op == Opcode::kRegAlu ? isa::kFlagImmediate : 0);
+    i.reg_dst = dst;
+    i.reg_a = a;
+    i.op0 = AluOp::kMultiply;
+    i.imm = value;
+  };
+  Instruction& load = f.add(Engine::kSync, Opcode::kRegLoad, {}, tensor(in, {1}, Dtype::kI64));
+  load.flags = isa::kFlagWide;
+  load.reg_dst = 10;
+  step(Opcode::kRegAlu, 20, 10, -3);
+  Instruction& add = f.add(Engine::kSync, Opcode::kRegAlu);
+  add.flags = isa::kFlagWide;
+  add.op0 = AluOp::kAdd;
+  add.reg_dst = 20;
+  add.reg_a = 20;
+  add.reg_b = 10;
+  Instruction& store = f.add(Engine::kSync, Opcode::kRegStore, tensor(out, {1}, Dtype::kI64));
+  store.flags = isa::kFlagWide;
+  store.reg_a = 20;
+  const int64_t value = (int64_t{7} << 40) + 5;
+  std::memcpy(f.memory[in].data(), &value, 8);
+  const exec::Status s = f.run();
+  INFO(s.message);
+  REQUIRE(s.ok());
+  int64_t result = 0;
+  std::memcpy(&result, f.memory[out].data(), 8);
+  CHECK(result == -2 * value);
+}
+
 TEST_CASE("branches decide on values from memory") {
   Fixture f;
   const uint32_t flag = f.declare("flag", 1), out = f.declare("out", 1);

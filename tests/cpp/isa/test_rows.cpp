@@ -145,6 +145,36 @@ TEST_CASE("tiles of the systolic array") {
   illegal(with(pairs, [](Instruction& i) { i.flags = 0; }), "the limit is 128");
 }
 
+TEST_CASE("sparse products") {
+  Instruction load = make(Opcode::kLoadStationarySparse, Engine::kTensor, {}, sbuf(128, 64, Dtype::kBF16),
+                          sbuf(128, 16, Dtype::kU16, 4096));
+  load.count = 4;
+  accepts(load);
+  illegal(with(load, [](Instruction& i) { i.count = 5; }),
+          "the array has 4:8, 4:12 and 4:16, counts 2, 3 and 4");
+  illegal(with(load, [](Instruction& i) { i.src0.num_partitions = i.src1.num_partitions = 30; }),
+          "not a multiple of 4: four hold what is kept of a block");
+  illegal(with(load, [](Instruction& i) { i.src0.size[0] = 62; }), "62 columns, not a multiple of 4");
+  illegal(with(load, [](Instruction& i) { i.src1.size[0] = 15; }), "instead of [128, 16]: four positions");
+  illegal(with(load, [](Instruction& i) { i.src0.dtype = Dtype::kF32; }), "src0 has dtype fp32");
+  Instruction multiply = make(Opcode::kMultiplyMovingSparse, Engine::kTensor, psum(64, 256),
+                              tile(Space::kSbuf, 128, {4, 256}, Dtype::kBF16));
+  multiply.count = 4;
+  CHECK(messages({load, multiply}, Generation::kTrn2) == "");
+  illegal(with(multiply, [](Instruction& i) { i.count = 2; }), "a product with count 2 needs [K, 2, ...]");
+  const Instruction three = with(multiply, [](Instruction& i) {
+    i.count = 3;
+    i.src0.size[0] = 3;
+  });
+  CHECK_THAT(
+      messages({load, three}, Generation::kTrn2),
+      ContainsSubstring("the stationary matrix is sparse with count 4, the product sparse with count 3"));
+  const Instruction dense =
+      make(Opcode::kMultiplyMoving, Engine::kTensor, psum(64, 256), sbuf(128, 256, Dtype::kBF16));
+  CHECK_THAT(messages({load, dense}, Generation::kTrn2),
+             ContainsSubstring("the stationary matrix is sparse with count 4, the product dense"));
+}
+
 TEST_CASE("microscaling operands and scales") {
   const Instruction load = make(Opcode::kLoadStationaryMx, Engine::kTensor, {},
                                 sbuf(128, 64, Dtype::kF8E4M3FNx4), sbuf(100, 64, Dtype::kF8E8M0, 4096));

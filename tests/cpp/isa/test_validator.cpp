@@ -119,6 +119,22 @@ TEST_CASE("fields") {
   illegal(with(make(Opcode::kRegMove, Engine::kSync), [](Instruction& i) { i.reg_dst = 64; }), "has 64");
   illegal(with(make(Opcode::kRegMove, Engine::kSync), [](Instruction& i) { i.imm = int64_t{1} << 32; }),
           "32-bit register");
+  const Instruction wide = with(make(Opcode::kRegMove, Engine::kSync), [](Instruction& i) {
+    i.flags = kFlagWide;
+    i.imm = int64_t{1} << 40;
+  });
+  accepts({wide});
+  illegal(with(wide, [](Instruction& i) { i.reg_dst = 63; }), "flag wide takes it and the next one, 0 to 62");
+  illegal(with(make(Opcode::kRegAlu, Engine::kSync),
+               [](Instruction& i) {
+                 i.op0 = AluOp::kBitAnd;
+                 i.flags = kFlagWide;
+               }),
+          "64-bit registers add, subtract and multiply; op0 is bitwise_and");
+  illegal(with(make(Opcode::kRegLoad, Engine::kSync, {}, hbm(1, 1, Dtype::kI32)),
+               [](Instruction& i) { i.flags = kFlagWide; }),
+          "flag wide moves int64");
+  illegal(make(Opcode::kRegLoad, Engine::kSync, {}, hbm(1, 1, Dtype::kI64)), "int64 needs flag wide");
   user(with(make(Opcode::kJump, Engine::kSync), [](Instruction& i) { i.target = 1; }),
        "outside the stream of 1");
   Program p = program({copy()});
