@@ -32,7 +32,7 @@ extern "C" const char* __asan_default_options() {
 
 namespace {
 
-constexpr uint64_t kBatch = 20000;  // cases of one child process
+constexpr uint64_t kBatch = 5000;  // cases of one child process
 // Without progress: of processor time, so that a busy machine does not count, and of time for one that sleeps.
 constexpr double kTimeoutCpuSeconds = 60, kTimeoutSeconds = 1800;
 
@@ -184,9 +184,9 @@ int run(uint64_t seed, uint64_t skip, uint64_t programs, double seconds, const s
     } else if (number < end) {
       break;  // the time is over
     }
-    if (terminal)
-      std::cerr << "\r" << number - skip << " programs, " << static_cast<int64_t>(elapsed()) << " s"
-                << std::flush;
+    // In a log, one line per batch: a run that is cut off goes on with --skip.
+    std::cerr << (terminal ? "\r" : "") << number - skip << " programs, " << static_cast<int64_t>(elapsed())
+              << " s" << (terminal ? "" : "\n") << std::flush;
   }
   if (terminal) std::cerr << "\n";
   std::cout << number - skip << " programs of seed " << seed << " in " << static_cast<int64_t>(elapsed())
