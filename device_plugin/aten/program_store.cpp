@@ -19,6 +19,7 @@
 #include <unordered_map>
 
 #include "device_plugin/aten/runtime_link.h"
+#include "isa/utf8.h"
 
 namespace trnsim::aten {
 namespace {
@@ -140,7 +141,7 @@ std::shared_ptr<const std::vector<uint8_t>> read_cache(const std::string& path, 
     good = in && checksum_of(stored, bytes) == header.checksum;
   }
   if (!good) {
-    TORCH_WARN("neuron: the compiled program ", path,
+    TORCH_WARN("neuron: the compiled program ", isa::valid_utf8(path),
                " is damaged; it is compiled and written again. If this comes back, check the disk behind "
                "TORCH_NEURONX_NEFF_CACHE_DIR.");
     return nullptr;
@@ -151,7 +152,8 @@ std::shared_ptr<const std::vector<uint8_t>> read_cache(const std::string& path, 
 // A cache that cannot be written is no error: the program is there, the next process compiles again. It says so once.
 void warn_unwritable(const std::string& path, const std::string& why) {
   TORCH_WARN_ONCE(
-      "neuron: the folder of TORCH_NEURONX_NEFF_CACHE_DIR cannot be written: ", path, ": ", why,
+      "neuron: the folder of TORCH_NEURONX_NEFF_CACHE_DIR cannot be written: ", isa::valid_utf8(path), ": ",
+      why,
       ". Programs are compiled again in every process; name a folder that can be written, or unset the "
       "variable.");
 }
@@ -279,7 +281,7 @@ StoredProgram find_or_compile(const compiler::Graph& graph) {
     }
     compiler::CompileResult compiled = library.compile(graph, options);
     result.status = compiled.status;
-    result.message = std::move(compiled.message);
+    result.message = isa::valid_utf8(compiled.message);
     result.container = std::make_shared<std::vector<uint8_t>>(std::move(compiled.container));
     if (!path.empty() && result.status == compiler::CompileResult::Status::kOk)
       write_cache(path, identity, *result.container);

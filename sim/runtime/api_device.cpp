@@ -3,6 +3,7 @@
 #include <cstring>
 #include <string>
 
+#include "isa/utf8.h"
 #include "sim/runtime/log.h"
 #include "sim/runtime/runtime.h"
 #include "sim/runtime/trnsim_ext.h"
@@ -152,6 +153,7 @@ const char* trnsim_config_json(void) {
       text = "{\"target\": \"" + s.config.chip.generation + "\", \"mode\": \"" + mode_name(s.mode) +
              "\", \"logical_core_size\": " + std::to_string(s.logical_core_size) + ", \"builtin\": [" +
              builtin + "], " + parameters.substr(parameters.find('{') + 1);
+      text = trnsim::isa::valid_utf8(text);
     }
   } catch (const std::exception& e) {
     fail(NRT_FAILURE, e.what());

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "isa/utf8.h"
 #include "sim/runtime/handles.h"
 #include "sim/runtime/log.h"
 #include "sim/runtime/output_file.h"
@@ -319,7 +320,8 @@ NRT_STATUS nrt_sys_trace_fetch_events(char** buffer, size_t* bytes,
       }
     }
   }
-  const std::string text = json::serialize(json::object{{"events", std::move(events)}});
+  const std::string text =
+      trnsim::isa::valid_utf8(json::serialize(json::object{{"events", std::move(events)}}));
   *buffer = static_cast<char*>(std::malloc(text.size() + 1));
   if (*buffer == nullptr)
     return fail(NRT_RESOURCE, "nrt_sys_trace_fetch_events: the host has no memory left");
@@ -377,7 +379,7 @@ NRT_STATUS nrt_profile_stop(const char* file) {
                                                 {"executions", executions.size()},
                                                 {"total_time_ns", total}}},
                        {"ExecutionInfo", std::move(executions)}};
-  if (std::string why; !write_whole(file, json::serialize(o) + '\n', &why))
+  if (std::string why; !write_whole(file, trnsim::isa::valid_utf8(json::serialize(o)) + '\n', &why))
     return fail(NRT_FAILURE, std::string("user error: nrt_profile_stop: cannot write ") + file + ": " + why);
   return NRT_SUCCESS;
 }

@@ -4,7 +4,8 @@
 
 #include <cstdio>
 #include <mutex>
-#include <utility>
+
+#include "isa/utf8.h"
 
 namespace trnsim::runtime {
 
@@ -40,10 +41,10 @@ void log(LogLevel level, const std::string& text) {
   if (out != stderr) std::fclose(out);
 }
 
-NRT_STATUS fail(NRT_STATUS status, std::string text) {
+NRT_STATUS fail(NRT_STATUS status, const std::string& text) {
   if (log_enabled(LogLevel::kInfo))
     log(LogLevel::kInfo, std::string(nrt_get_status_as_str(status)) + ": " + text);
-  t_error = std::move(text);
+  t_error = isa::valid_utf8(text);  // Python takes nothing else
   return status;
 }
 

@@ -20,7 +20,7 @@ inline bool log_enabled(LogLevel level) {
 void log(LogLevel level, const std::string& text);
 
 // Leaves `text` for trnsim_last_error, logs it at level info, and returns `status`.
-NRT_STATUS fail(NRT_STATUS status, std::string text);
+NRT_STATUS fail(NRT_STATUS status, const std::string& text);
 const char* last_error();
 
 }  // namespace trnsim::runtime

@@ -19,6 +19,12 @@ namespace {
 constexpr uint64_t kScratchAlignment = 4096;
 constexpr int64_t kPsPerSecond = 1000000000000;
 
+std::string short_number(double v) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.6g", v);
+  return text;
+}
+
 uint64_t round_up(uint64_t v, uint64_t unit) { return (v + unit - 1) / unit * unit; }
 
 std::string tensor_text(const Model& m, const Port& port) {
@@ -370,12 +376,11 @@ NRT_STATUS execute(nrt_model_t* handle, const nrt_tensor_set_t* inputs, nrt_tens
     count_completions(m.outputs, outputs);
     if (static_cast<double>(result.stats.total_ps) >
         r.settings.exec_timeout_s * static_cast<double>(kPsPerSecond))
-      status = fail(NRT_TIMEOUT,
-                    "illegal on hardware: program '" + m.name + "' takes " +
-                        std::to_string(static_cast<double>(result.stats.total_ps) / kPsPerSecond) +
-                        " simulated seconds on logical core " + std::to_string(m.vnc) +
-                        "; the limit is NEURON_RT_EXEC_TIMEOUT=" + std::to_string(r.settings.exec_timeout_s) +
-                        " s");
+      status = fail(NRT_TIMEOUT, "illegal on hardware: program '" + m.name + "' takes " +
+                                     short_number(static_cast<double>(result.stats.total_ps) / kPsPerSecond) +
+                                     " simulated seconds on logical core " + std::to_string(m.vnc) +
+                                     "; the limit is NEURON_RT_EXEC_TIMEOUT=" +
+                                     short_number(r.settings.exec_timeout_s) + " s");
   }
   if (status != NRT_SUCCESS && status != NRT_TIMEOUT) fail(status, result.message);
   if (status == NRT_TIMEOUT && result.status == chip::LaunchResult::Status::kHang) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "isa/utf8.h"
 #include "sim/runtime/log.h"
 #include "sim/runtime/output_file.h"
 #include "sim/runtime/runtime.h"
@@ -212,7 +213,7 @@ std::string report_json(Runtime& r) {
   }
   o["warnings"] = std::move(warnings);
   o["error_band"] = band_json(c, t, activity);
-  return json::serialize(o);
+  return isa::valid_utf8(json::serialize(o));
 }
 
 void reset_report() {

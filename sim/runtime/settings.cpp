@@ -280,12 +280,12 @@ bool read_settings(const Request& request, Settings* out, std::string* error) {
 
   std::string mode = request.mode.value_or(env("TRNSIM_MODE"));
   if (mode.empty()) mode = "both";
-  if (!check_values("mode", mode, "both|data|time", error)) return false;
+  check_values("mode", mode, "both|data|time", error);
   s.mode = mode == "both" ? chip::Mode::kBoth : mode == "data" ? chip::Mode::kData : chip::Mode::kTime;
 
   std::string check = request.check.value_or(env("TRNSIM_CHECK"));
   if (check.empty()) check = "off";
-  if (!check_values("check", check, "strict|warn|off", error)) return false;
+  check_values("check", check, "strict|warn|off", error);
   s.check = check == "strict" ? check::Level::kStrict
             : check == "warn" ? check::Level::kWarn
                               : check::Level::kOff;
@@ -306,15 +306,18 @@ bool read_settings(const Request& request, Settings* out, std::string* error) {
              std::to_string(driver::kMaxCores) + " cores in all";
     return false;
   }
-  if (!read_logical_core_size(&s, error) || !read_cores(&s, error) || !read_log(&s, error)) return false;
+  const auto gather = [&](bool good) {
+    if (!good) append(error, problem);
+    return good;
+  };
+  if (gather(read_logical_core_size(&s, &problem))) gather(read_cores(&s, &problem));
+  gather(read_log(&s, &problem));
 
   if (const std::string t = env("NEURON_RT_EXEC_TIMEOUT"); !t.empty()) {
     char* end = nullptr;
     s.exec_timeout_s = std::strtod(t.c_str(), &end);
-    if (*end != '\0' || !(s.exec_timeout_s > 0)) {
-      *error = "user error: NEURON_RT_EXEC_TIMEOUT='" + t + "' is not a number of seconds above 0";
-      return false;
-    }
+    if (*end != '\0' || !(s.exec_timeout_s > 0))
+      append(error, "user error: NEURON_RT_EXEC_TIMEOUT='" + t + "' is not a number of seconds above 0");
   } else {
     s.exec_timeout_s = kDefaultExecTimeoutSeconds;
   }
@@ -327,24 +330,19 @@ bool read_settings(const Request& request, Settings* out, std::string* error) {
                                : driver::Poison::kSmall;
   s.faults = env("TRNSIM_FAULT");
   if (driver::Faults asked; !s.faults.empty()) {
-    if (const driver::Status status = asked.parse(s.faults); !status.ok()) {
-      *error = status.message;
-      return false;
-    }
+    if (const driver::Status status = asked.parse(s.faults); !status.ok()) append(error, status.message);
   }
   s.memo = env("TRNSIM_MEMO") != "off";
   s.report_file = env("TRNSIM_JSON");
   if (s.report_file == "-") {
-    *error =
-        "user error: TRNSIM_JSON=- in a program of your own; `trnsim run --json -` writes to the standard "
-        "output";
-    return false;
+    append(error,
+           "user error: TRNSIM_JSON=- in a program of your own; `trnsim run --json -` writes to the standard "
+           "output");
+  } else if (std::string why; !s.report_file.empty() && !can_write(s.report_file, Replaces::kReport, &why)) {
+    append(error, "user error: the report cannot be written to '" + s.report_file +
+                      "' (--json, TRNSIM_JSON): " + why);
   }
-  if (std::string why; !s.report_file.empty() && !can_write(s.report_file, Replaces::kReport, &why)) {
-    *error =
-        "user error: the report cannot be written to '" + s.report_file + "' (--json, TRNSIM_JSON): " + why;
-    return false;
-  }
+  if (!error->empty()) return false;
   *out = std::move(s);
   return true;
 }

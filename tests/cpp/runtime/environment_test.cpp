@@ -100,6 +100,17 @@ TEST_CASE("wrong names and values of variables are errors that say the right one
   CHECK(init_with({}) == NRT_SUCCESS);
 }
 
+TEST_CASE("all faults of an environment are told at once, in text that Python takes") {
+  const Environment all = {{"NEURON_RT_VISIBLE_CORES", "9"},
+                           {"NEURON_RT_LOG_LEVEL", "LOUD\xff"},
+                           {"NEURON_RT_EXEC_TIMEOUT", "soon"},
+                           {"TRNSIM_FAULT", "hung"},
+                           {"TRNSIM_JSON", "/nowhere/r.json"}};
+  CHECK(init_with(all) == NRT_INVALID);
+  for (const auto& [name, value] : all) CHECK(error_has(value == "hung" ? "'hung'" : name.c_str()));
+  CHECK(error_has("'LOUD\xef\xbf\xbd'"));
+}
+
 TEST_CASE("configure before init, not after, and wrong values leave the old ones") {
   CHECK(trnsim_configure("nowhere", nullptr, nullptr, nullptr) == NRT_INVALID);
   CHECK(trnsim_configure(nullptr, "a.b=1", nullptr, nullptr) == NRT_INVALID);

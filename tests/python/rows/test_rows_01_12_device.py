@@ -73,6 +73,23 @@ def test_row_04_device_strings():
         torch.ones(1, device=f"neuron:{torch.neuron.device_count()}")
 
 
+@pytest.mark.parametrize("index", [-5, 99, "neuron:99", torch.device("neuron", 99)])
+def test_row_04_every_function_refuses_an_index_of_no_device(index):
+    for name in (
+        *("get_device_name", "get_device_properties", "get_device_capability", "get_rng_state", "current_stream"),
+        *(
+            "memory_allocated",
+            "memory_stats",
+            "mem_get_info",
+            "memory_summary",
+            "reset_peak_memory_stats",
+            "synchronize",
+        ),
+    ):
+        with pytest.raises(RuntimeError, match=r"user error: invalid device index|index must not be negative"):
+            getattr(torch.neuron, name)(index)
+
+
 def test_row_05_torch_has_neuron():
     import torch
 

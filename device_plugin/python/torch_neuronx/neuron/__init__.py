@@ -108,9 +108,9 @@ def current_device():
     return _C.current_device()
 
 
-def _index_of(device, optional=True):
-    """Index of a device given as index, string, torch.device or nothing."""
-    if device is None and optional:
+def _any_index_of(device):
+    """Index of a device given as index, string, torch.device or nothing. Whether there is one is another question."""
+    if device is None:
         return _C.current_device()
     if isinstance(device, int):
         return device
@@ -120,8 +120,20 @@ def _index_of(device, optional=True):
     return _C.current_device() if device.index is None else device.index
 
 
+def _index_of(device):
+    """The same, of a device that this process sees."""
+    index = _any_index_of(device)
+    if device is not None and not 0 <= index < device_count():
+        raise RuntimeError(
+            f"user error: invalid device index neuron:{index}; this process sees {device_count()} neuron devices, "
+            "counted from 0 (NEURON_RT_VISIBLE_CORES, NEURON_RT_NUM_CORES and NEURON_LOGICAL_NC_CONFIG decide)"
+        )
+    return index
+
+
 def set_device(device):
-    index = _index_of(device)
+    """Makes a device the current one. A negative index does nothing."""
+    index = _any_index_of(device)
     if index >= 0:
         _C.set_device(index)
 
@@ -130,7 +142,7 @@ class device:
     """Context manager: makes a device the current one. A negative index or None does nothing."""
 
     def __init__(self, device):
-        self.index = -1 if device is None else _index_of(device)
+        self.index = -1 if device is None else _any_index_of(device)
         self.previous = -1
 
     def __enter__(self):
@@ -164,7 +176,7 @@ class _utils:
     def _get_device_index(device, optional=False, allow_cpu=False):
         if allow_cpu and not isinstance(device, int) and device is not None and torch.device(device).type == "cpu":
             return -1
-        return _index_of(device, optional=True)
+        return _any_index_of(device)
 
 
 __all__ = [
