@@ -198,6 +198,29 @@ def layer_70b() -> list[Row]:
     ]
 
 
+def layer_8b() -> list[Row]:
+    done = subprocess.run(
+        [sys.executable, ROOT / "tools" / "workloads" / "layer8b.py"],
+        env={**os.environ, "NEURON_LOGICAL_NC_CONFIG": "2"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        sys.exit(f"tools/bench: the 8B layer failed: {done.stderr.strip()}")
+    r = json.loads(done.stdout)
+    busy = "; ".join(
+        f"core {n}: " + ", ".join(f"{unit} {100 * share:.0f} %" for unit, share in core.items())
+        for n, core in enumerate(r["busy"])
+    )
+    detail = f"{r['simulated_ns'] / 1e6:.1f} ms simulated on {r['cores']} cores, bound by {r['bound']} ({busy})"
+    name = "8B Llama layer compiled, bf16, 2048 tokens, forward + backward, LNC 2"
+    return [
+        Row(f"{name}: MFU", 100 * r["mfu"], "%", "", ">= 45", r["mfu"] >= 0.45, detail),
+        Row(f"{name}: compile", r["compile_s"], "s", "", "<= 60", r["compile_s"] <= 60),
+    ]
+
+
 def small_op() -> list[Row]:
     """A cached pointwise op on [16, 64]: until the call returns, and until the result is ready."""
     import torch
@@ -296,6 +319,7 @@ def speed() -> list[Row]:
         adamw: lambda: [ratio_row(adamw, adamw_step, 10, 3, 3)],
         "first calls": lambda: [first_calls()],
         "70B layer": layer_70b,
+        "8B layer": layer_8b,
         "small eager op": small_op,
         "import torch": lambda: [import_overhead()],
         "tile matmul": host_gemm,

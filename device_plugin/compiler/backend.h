@@ -61,6 +61,8 @@ struct TileProgram {
   std::vector<TileLoop> loops;         // in program order, disjoint
   std::vector<ExpandedLoop> expanded;  // after expand_loops
   std::vector<Origin> origins;         // per instruction; empty without expanded loops
+  std::vector<uint32_t>
+      shared;  // tensors that the other core of the program touches too, in order of core_barrier
   TileOptions options;
 };
 

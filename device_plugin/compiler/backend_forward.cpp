@@ -68,6 +68,9 @@ class Forwarder {
       while (loop < program_.loops.size() && program_.loops[loop].end <= k) ++loop;
       const bool in_loop = loop < program_.loops.size() && program_.loops[loop].begin <= k;
       Instruction& i = program_.code[k];
+      if (i.opcode == Opcode::kCoreBarrier) {  // the other core may have written them
+        for (uint32_t t : program_.shared) stored_.erase(program_.alias_group[t]);
+      }
       if (!in_loop && is_plain_transfer(i) && i.src0.space == Space::kHbm && i.dst.space == Space::kSbuf) {
         load(k);
         continue;

@@ -268,6 +268,13 @@ class Analysis {
       }
       for (auto [p, o] : r.inherited) need[p] = std::max(need[p], o);
     }
+    // A barrier between the cores is a write of everything that both touch.
+    const bool barrier = i.opcode == Opcode::kCoreBarrier;
+    for (uint32_t t : program_.shared) {
+      if (!barrier) break;
+      for (const Record& record : tensors_[program_.alias_group[t]].records)
+        need[record.proc] = std::max(need[record.proc], record.ordinal);
+    }
     add_waits(k, issuer, i.is_dma() ? -1 : issuer, need);
 
     Clock done = known_[issuer];
@@ -281,6 +288,17 @@ class Analysis {
     waited_[proc].push_back(0);
 
     for (int j = 0; j < n; ++j) record(resource(*operands[j].access), own[j]);
+    for (uint32_t t : program_.shared) {
+      if (!barrier) break;
+      Record all;
+      all.region.lo = INT64_MIN / 4;
+      all.region.hi = INT64_MAX / 4;
+      all.region.run = all.region.hi - all.region.lo;
+      all.proc = proc;
+      all.ordinal = ordinal;
+      all.write = true;
+      tensors_[program_.alias_group[t]].records.assign(1, all);
+    }
     return ordinal;
   }
 

@@ -130,6 +130,7 @@ class Remover {
       if (program_.program.tensors[t].kind != isa::TensorKind::kScratch)
         loaded_[program_.alias_group[t]] = true;
     }
+    for (uint32_t t : program_.shared) loaded_[program_.alias_group[t]] = true;
     for (Instruction& i : program_.code) {
       Operand operands[6];
       const int n = list_operands(i, operands);

@@ -100,7 +100,8 @@ class CompilerImpl : public Compiler {
     TileOptions tile_options;
     tile_options.target = options.target;
     std::string tile_text;
-    isa::Program program = compile_kernels(kernels, tile_options, dump.active() ? &tile_text : nullptr);
+    isa::Program program = compile_kernels(kernels, tile_options, {options.cores, options.always_divide},
+                                           dump.active() ? &tile_text : nullptr);
     dump.write(".tiles.txt", tile_text);
 
     program.flops = work.flops;

@@ -13,7 +13,9 @@ namespace trnsim::compiler {
 
 struct CompileOptions {
   std::string target = "trn2";
-  std::string dump_dir;  // not empty: write graph, kernels, tile program and streams as text
+  int cores = 1;               // physical cores of the logical core: 2 where a program may use both
+  bool always_divide = false;  // tests: use both also where that is slower
+  std::string dump_dir;        // not empty: write graph, kernels, tile program and streams as text
 };
 
 struct CompileResult {

@@ -124,6 +124,22 @@ void TileBuilder::alias(const Access& a, const Access& b) {
   }
 }
 
+void TileBuilder::share(const std::vector<Access>& tensors) {
+  for (const Access& a : tensors) impl_->tiles.shared.push_back(a.tensor);
+}
+void TileBuilder::core_barrier() {
+  const TileProgram& tiles = impl_->tiles;
+  if (tiles.shared.empty()) throw_internal("a barrier between cores that share nothing");
+  isa::Instruction i;
+  i.opcode = isa::Opcode::kCoreBarrier;
+  i.engine = Engine::kGpSimd;  // has the least to do as a rule
+  i.src0.space = isa::Space::kHbm;
+  i.src0.tensor = tiles.shared[0];
+  i.src0.dtype = Dtype::kU8;
+  i.src0.num_dims = 1;
+  i.src0.size[0] = i.src0.step[0] = 1;
+  emit(i);
+}
 int TileBuilder::num_tensors() const { return static_cast<int>(impl_->tiles.program.tensors.size()); }
 const std::string& TileBuilder::target() const { return impl_->tiles.program.target; }
 int TileBuilder::num_instructions() const { return static_cast<int>(impl_->tiles.code.size()); }

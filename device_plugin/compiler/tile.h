@@ -41,6 +41,10 @@ class TileBuilder {
   // Declares that two HBM tensors may share memory (an in-place output and its input): they are ordered like
   // one.
   void alias(const Access& a, const Access& b);
+  // Programs of two cores: the HBM tensors through which the cores see each other, and the place where they meet. What
+  // lies on different sides of it stays in order on these tensors.
+  void share(const std::vector<Access>& tensors);
+  void core_barrier();
   int num_tensors() const;
   const std::string& target() const;
   int num_instructions() const;

@@ -31,12 +31,12 @@ double share(int64_t part, int64_t whole) { return static_cast<double>(part) / s
 void write_spans(const std::string& path, const isa::Program& program, const chip::Trace& trace) {
   std::ofstream file(path);
   for (const chip::InstructionSpan& s : trace.instructions) {
-    const isa::Instruction& i = program.streams[static_cast<size_t>(s.engine)][s.index];
+    const isa::Instruction& i = program.streams[isa::stream_number(s.core, s.engine)][s.index];
     file << kEngines[static_cast<int>(s.engine)] << ' ' << s.index << ' ' << isa::row(i.opcode).name << ' '
          << static_cast<double>(s.start) / 1e3 << ' ' << static_cast<double>(s.end) / 1e3 << '\n';
   }
   for (const chip::TransferSpan& t : trace.transfers) {
-    const isa::Instruction& i = program.streams[static_cast<size_t>(t.engine)][t.index];
+    const isa::Instruction& i = program.streams[isa::stream_number(t.core, t.engine)][t.index];
     file << "dma" << static_cast<int>(i.queue) << ' ' << t.index << ' '
          << (i.dst.space == isa::Space::kHbm ? "store" : "load") << i.dst.elements() << ' '
          << static_cast<double>(t.trigger) / 1e3 << ' ' << static_cast<double>(t.complete) / 1e3 << '\n';
@@ -58,24 +58,24 @@ void print_kernels(const isa::Program& program, const chip::Trace& trace) {
     return u;
   };
   // An engine is busy with an instruction until it starts the next one or the results are there.
-  std::vector<const chip::InstructionSpan*> last(isa::kNumEngines, nullptr);
+  std::vector<const chip::InstructionSpan*> last(isa::kNumStreams, nullptr);
   const auto busy = [&](const chip::InstructionSpan& s, int64_t until) {
-    const isa::Instruction& i = program.streams[static_cast<size_t>(s.engine)][s.index];
+    const isa::Instruction& i = program.streams[isa::stream_number(s.core, s.engine)][s.index];
     if (!i.is_control())
       uses[i.location].busy[static_cast<size_t>(s.engine)] += std::min(s.end, until) - s.start;
   };
   for (const chip::InstructionSpan& s : trace.instructions) {
     if (s.part != 0) continue;
-    const isa::Instruction& i = program.streams[static_cast<size_t>(s.engine)][s.index];
+    const isa::Instruction& i = program.streams[isa::stream_number(s.core, s.engine)][s.index];
     if (!i.is_control() && !i.is_dma()) use(i, s.start, s.end);
-    const chip::InstructionSpan*& before = last[static_cast<size_t>(s.engine)];
+    const chip::InstructionSpan*& before = last[isa::stream_number(s.core, s.engine)];
     if (before != nullptr) busy(*before, s.start);
     before = &s;
   }
   for (const chip::InstructionSpan* s : last)
     if (s != nullptr) busy(*s, s->end);
   for (const chip::TransferSpan& t : trace.transfers) {
-    const isa::Instruction& i = program.streams[static_cast<size_t>(t.engine)][t.index];
+    const isa::Instruction& i = program.streams[isa::stream_number(t.core, t.engine)][t.index];
     Use& u = use(i, t.trigger, t.complete);
     ++(i.dst.space == isa::Space::kHbm ? u.stores : u.loads);
     u.bytes += i.dst.elements() * static_cast<int64_t>(isa::dtype_bytes(i.dst.dtype));
@@ -96,7 +96,8 @@ void print_kernels(const isa::Program& program, const chip::Trace& trace) {
   }
 }
 
-int run(const char* path, bool comma, const std::string& spans, bool kernels, const config::Config& config) {
+int run(const char* path, bool comma, const std::string& spans, bool kernels, int cores,
+        const config::Config& config) {
   std::ifstream file(path);
   if (!file) {
     std::fprintf(stderr, "user error: cannot read %s\n", path);
@@ -111,7 +112,9 @@ int run(const char* path, bool comma, const std::string& spans, bool kernels, co
     return 1;
   }
   const auto start = std::chrono::steady_clock::now();
-  const compiler::CompileResult compiled = trnsim_compiler()->compile(graph, {});
+  compiler::CompileOptions options;
+  options.cores = cores;
+  const compiler::CompileResult compiled = trnsim_compiler()->compile(graph, options);
   const double compile_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (compiled.status != compiler::CompileResult::Status::kOk) {
     std::fprintf(stderr, "%s: %s\n", path, compiled.message.c_str());
@@ -136,13 +139,15 @@ int run(const char* path, bool comma, const std::string& spans, bool kernels, co
   std::printf("%s{\"name\": \"%s\", \"simulated_ns\": %.3f, \"launch_ns\": %.3f, \"compile_s\": %.4f, ",
               comma ? ",\n" : "", graph.name.c_str(), static_cast<double>(total) / 1e3,
               config.launch.start_ns + config.launch.end_ns, compile_s);
+  std::printf("\"cores\": %d, ", r.stats.cores);
   std::printf("\"instructions\": %lld, \"flops\": %llu, \"hbm_bytes\": %llu, ",
               static_cast<long long>(compiled.instructions), static_cast<unsigned long long>(program.flops),
               static_cast<unsigned long long>(program.hbm_bytes));
   for (size_t e = 0; e < isa::kNumEngines; ++e)
-    std::printf("\"%s\": %.4f, ", kEngines[e], share(r.stats.engines[e].busy_ps, total));
+    std::printf("\"%s\": %.4f, ", kEngines[e], share(r.stats.engines[e].busy_ps, total * r.stats.cores));
   std::printf("\"dma\": %.4f, \"bytes_read\": %lld, \"bytes_written\": %lld}",
-              share(r.stats.dma_busy_ps, total), static_cast<long long>(r.stats.dma_bytes_read),
+              share(r.stats.dma_busy_ps, total * r.stats.cores),
+              static_cast<long long>(r.stats.dma_bytes_read),
               static_cast<long long>(r.stats.dma_bytes_written));
   return 0;
 }
@@ -157,10 +162,12 @@ int main(int argc, char** argv) {
     return 1;
   }
   bool kernels = false;
-  int first = 1;
+  int first = 1, cores = 1;
   for (; first < argc; ++first) {
     if (first + 1 < argc && std::strcmp(argv[first], "--spans") == 0) {
       spans = argv[++first];
+    } else if (first + 1 < argc && std::strcmp(argv[first], "--cores") == 0) {
+      cores = std::strcmp(argv[++first], "2") == 0 ? 2 : 1;
     } else if (std::strcmp(argv[first], "--kernels") == 0) {
       kernels = true;
     } else {
@@ -169,7 +176,7 @@ int main(int argc, char** argv) {
   }
   std::printf("[");
   for (int i = first; i < argc; ++i) {
-    if (run(argv[i], i > first, spans, kernels, *config) != 0) return 1;
+    if (run(argv[i], i > first, spans, kernels, cores, *config) != 0) return 1;
   }
   std::printf("]\n");
   return 0;

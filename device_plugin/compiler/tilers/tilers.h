@@ -115,9 +115,13 @@ void tile_attention_grad(const AttentionGradKernel& kernel, const KernelContext&
 // pay.
 std::optional<KernelList> stagger(const KernelList& list, const std::string& target);
 
-// Binds the buffers, tiles every kernel in order and runs the back half. `lower` calls this; throws
-// CompileError.
+// Binds the buffers, tiles every kernel in order and runs the back half; on `cores` physical cores where that is faster
+// (divide.h). Throws CompileError.
+struct CoreOptions {
+  int cores = 1;
+  bool always_divide = false;  // also where two cores are slower
+};
 isa::Program compile_kernels(const KernelList& list, const TileOptions& options,
-                             std::string* tile_text = nullptr);
+                             const CoreOptions& cores = {}, std::string* tile_text = nullptr);
 
 }  // namespace trnsim::compiler

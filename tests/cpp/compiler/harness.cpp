@@ -43,11 +43,11 @@ void run_container(const std::vector<uint8_t>& file, const std::vector<std::byte
   if (const std::string e = check::testing::strict_error(program, hbm); !e.empty())
     throw_internal("check: " + e);
   exec::CoreSizes sizes;
-  exec::Core core(sizes);
+  exec::Core core(sizes), second(sizes);
   exec::Status status;
   auto prepared = exec::prepare(program, sizes, &status);
   if (!status.ok()) throw_internal("prepare: " + status.message);
-  status = exec::run(core, *prepared, hbm);
+  status = program.cores > 1 ? exec::run(core, second, *prepared, hbm) : exec::run(core, *prepared, hbm);
   if (!status.ok()) throw_internal("run: " + status.message);
 }
 
@@ -62,7 +62,10 @@ CompileResult run_graph(const Graph& graph, RunMode mode, const std::vector<std:
       if (mode == RunMode::kFused) fuse_kernels(kernels);
       reference::run(kernels, inputs, outputs, params);
     } else {
-      result = trnsim_compiler()->compile(graph, {});
+      CompileOptions options;
+      options.cores = mode == RunMode::kTwoCores ? 2 : 1;
+      options.always_divide = true;
+      result = trnsim_compiler()->compile(graph, options);
       if (result.status == CompileResult::Status::kOk)
         run_container(result.container, inputs, outputs, params);
     }

@@ -11,7 +11,7 @@
 namespace trnsim::compiler {
 
 // kFused: the oracle on the kernels that the passes of compiler/fusion leave.
-enum class RunMode : int { kReference = 0, kCompiled = 1, kFused = 2 };
+enum class RunMode : int { kReference = 0, kCompiled = 1, kFused = 2, kTwoCores = 3 };
 
 // Inputs and outputs by position: element 0 of each tensor. A compile failure comes back as its status.
 CompileResult run_graph(const Graph& graph, RunMode mode, const std::vector<std::byte*>& inputs,

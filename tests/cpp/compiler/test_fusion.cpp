@@ -414,12 +414,14 @@ TEST_CASE("fused graphs have the kernels they should and the values they had") {
       CHECK(list.locations.size() == c.after);
       const Memory inputs = random_inputs(g);
       const Memory plain = run(g, RunMode::kReference, inputs), fused = run(g, RunMode::kFused, inputs),
-                   compiled = run(g, RunMode::kCompiled, inputs);
+                   compiled = run(g, RunMode::kCompiled, inputs),
+                   divided = run(g, RunMode::kTwoCores, inputs);
       for (size_t i = 0; i < g.outputs.size(); ++i) {
         const TensorType& t = g.values[static_cast<size_t>(g.outputs[i])].type;
         check_same(t, plain[i], fused[i], 1e-6f);
         // sums of other order may round to the next bf16
         check_same(t, plain[i], compiled[i], t.dtype == Dtype::kBF16 ? 0.01f : 2e-5f);
+        check_same(t, plain[i], divided[i], t.dtype == Dtype::kBF16 ? 0.01f : 2e-5f);
       }
     }
   }

@@ -248,13 +248,18 @@ TEST_CASE("random graphs have the same results after the passes") {
     INFO("seed " << seed << "\n" << graph_text(g));
     const Memory inputs = random_inputs(g);
     const Memory plain = run(g, RunMode::kReference, inputs), fused = run(g, RunMode::kFused, inputs);
-    Memory compiled;
-    if (seed < kCompiled) compiled = run(g, RunMode::kCompiled, inputs);
+    Memory compiled, divided;
+    if (seed < kCompiled) {
+      compiled = run(g, RunMode::kCompiled, inputs);
+      divided = run(g, RunMode::kTwoCores, inputs);
+    }
     for (size_t i = 0; i < g.outputs.size(); ++i) {
       const TensorType& t = g.values[static_cast<size_t>(g.outputs[i])].type;
       const float tolerance = 1e-5f;
       check_same(t, plain[i], fused[i], t.dtype == Dtype::kF32 ? tolerance : 0.01f);
-      if (!compiled.empty()) check_same(t, plain[i], compiled[i], t.dtype == Dtype::kF32 ? 1e-3f : 0.02f);
+      if (compiled.empty()) continue;
+      check_same(t, plain[i], compiled[i], t.dtype == Dtype::kF32 ? 1e-3f : 0.02f);
+      check_same(t, plain[i], divided[i], t.dtype == Dtype::kF32 ? 1e-3f : 0.02f);
     }
   }
   CHECK(after < before);

@@ -225,9 +225,11 @@ TEST_CASE("compiled programs give the values of the kernel oracle") {
       INFO(kernels_text(lower_graph(g)));
       Memory inputs = random_inputs(g);
       Memory expected = run(g, RunMode::kReference, inputs);
-      Memory actual = run(g, RunMode::kCompiled, inputs);
-      for (size_t i = 0; i < g.outputs.size(); ++i) {
-        check_same(g.values[static_cast<size_t>(g.outputs[i])].type, expected[i], actual[i]);
+      for (RunMode mode : {RunMode::kCompiled, RunMode::kTwoCores}) {
+        Memory actual = run(g, mode, inputs);
+        for (size_t i = 0; i < g.outputs.size(); ++i) {
+          check_same(g.values[static_cast<size_t>(g.outputs[i])].type, expected[i], actual[i]);
+        }
       }
     }
   }
