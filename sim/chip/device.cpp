@@ -41,7 +41,7 @@ class CoreHook : public DataHook {
     for (int p = 0; p < list.num_partitions; ++p) {
       isa::for_each_run(box, 0, [&](int64_t at, int64_t end) {
         for (; at < end; at += bytes)
-          all.push_back(isa::load_as_int(list.dtype, core_.sbuf(list.start_partition + p, at)));
+          all.push_back(isa::load_as_int(list.dtype, core_.sbuf(list.start_partition + p, at, bytes)));
       });
     }
     return all;

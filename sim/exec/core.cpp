@@ -46,6 +46,10 @@ std::byte* Core::sbuf(int partition, int64_t offset) {
   impl_->sbuf.ensure(impl_->sbuf.bytes());
   return impl_->sbuf.base() + partition * impl_->sbuf.pitch() + offset;
 }
+const std::byte* Core::sbuf(int partition, int64_t offset, int64_t bytes) const {
+  impl_->sbuf.ensure(offset + bytes);
+  return impl_->sbuf.base() + partition * impl_->sbuf.pitch() + offset;
+}
 std::byte* Core::psum(int partition, int64_t offset) {
   impl_->psum.ensure(impl_->psum.bytes());
   return impl_->psum.base() + partition * impl_->psum.pitch() + offset;

@@ -84,6 +84,8 @@ class Core {
   // Direct access for tests and debuggers: `bytes` at byte `offset` of partition `partition`.
   std::byte* sbuf(int partition, int64_t offset);
   std::byte* psum(int partition, int64_t offset);
+  // The same for `bytes` bytes: what lies behind them need not be poisoned first.
+  const std::byte* sbuf(int partition, int64_t offset, int64_t bytes) const;
 
   struct Impl;
   Impl& impl() { return *impl_; }
