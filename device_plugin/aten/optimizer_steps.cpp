@@ -136,7 +136,7 @@ Tensor wide(const Tensor& t) {
 Tensor descent(const Tensor& stored, const Tensor& grad_scale, bool maximize, const Guarded& guarded) {
   Tensor grad = wide(stored);
   if (grad_scale.defined()) {
-    grad = grad / grad_scale;
+    grad = grad * grad_scale.reciprocal();
     guarded.assign(stored, grad);
   }
   return maximize ? -grad : grad;
@@ -196,14 +196,14 @@ void fused_adam(TensorList params, TensorList grads, TensorList exp_avgs, Tensor
         const Tensor average = old_average + (grad - old_average) * new_average;
         const Tensor square = wide(squares[i]) * old_square + grad * grad * new_square;
         const Tensor correction1 = -at::expm1(steps[i] * log_beta1);
-        const Tensor correction2 = at::expm1(steps[i] * log_beta2).neg().sqrt();
+        const Tensor correction2 = at::expm1(steps[i] * log_beta2).neg().rsqrt();
         Tensor second = square;
         if (amsgrad) {
           second = at::maximum(wide(largest[i]), square);
           guarded.assign(largest[i], second);
         }
-        const Tensor denominator = second.sqrt() / correction2 + eps;
-        guarded.assign(p[i], param - lr / correction1 * (average / denominator));
+        const Tensor denominator = second.sqrt() * correction2 + eps;
+        guarded.assign(p[i], param - lr / correction1 * (average * denominator.reciprocal()));
         guarded.assign(averages[i], average);
         guarded.assign(squares[i], square);
       }
@@ -279,7 +279,7 @@ void fused_adagrad(TensorList params, TensorList grads, TensorList state_sums, T
         if (decays) grad = grad + wide(p[i]) * decay;
         const Tensor own_rate = lr / ((steps[i] - 1) * lr_decay + 1);
         const Tensor sum = wide(sums[i]) + grad * grad;
-        guarded.assign(p[i], wide(p[i]) - own_rate * (grad / (sum.sqrt() + eps)));
+        guarded.assign(p[i], wide(p[i]) - own_rate * (grad * (sum.sqrt() + eps).reciprocal()));
         guarded.assign(sums[i], sum);
       }
     });

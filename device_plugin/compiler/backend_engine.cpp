@@ -69,6 +69,10 @@ Engines legal_engines(const Instruction& i) {
       r.add(Engine::kVector);
       if (!psum) r.add(Engine::kGpSimd);
       return r;
+    case Opcode::kReciprocal:
+      r.add(Engine::kVector);
+      r.add(Engine::kScalar);
+      return r;
     case Opcode::kTensorTensor:
       if (isa::is_bitwise(i.op0)) {
         r.add(Engine::kVector);
@@ -88,6 +92,17 @@ Engines legal_engines(const Instruction& i) {
   }
 }
 
+// The instruction as the engine has it: a reciprocal is an activation of Scalar.
+Instruction on_engine(Instruction i, Engine e) {
+  i.engine = e;
+  if (i.opcode != Opcode::kReciprocal || e != Engine::kScalar) return i;
+  i.opcode = Opcode::kActivation;
+  i.func = isa::ActFunc::kReciprocal;
+  return i;
+}
+
+bool is_load(const Instruction& i) { return i.dst.space == Space::kSbuf; }
+
 struct TileState {
   double ready = 0;  // contents written
   double free = 0;   // last reader done
@@ -101,7 +116,8 @@ struct Scheduler {
   std::array<double, isa::kNumEngines> engine_free{};
   std::array<double, isa::kNumEngines> busy{};
   double port_free = 0;  // of the SBUF port that GpSimd and Vector's fast modes share
-  double dma_free = 0;
+  double load_free = 0, store_free = 0;  // their queues
+  double dma_busy = 0;                   // of the DMA engines, which both share
   double handoff_ns;
   int table_set = -1;
 
@@ -149,6 +165,10 @@ struct Scheduler {
     int table = -1;  // activation tables that the engine holds afterwards
   };
   Slot slot(Instruction& i, Engine e) {
+    if (i.opcode == Opcode::kReciprocal && e == Engine::kScalar) {
+      Instruction activation = on_engine(i, e);
+      return slot(activation, e);
+    }
     Slot s;
     s.time = compute_time(i, e, config);
     s.start = std::max(engine_free[static_cast<size_t>(e)], operands_ready(i, e));
@@ -177,7 +197,7 @@ struct Scheduler {
       best = legal.list[static_cast<size_t>(k)];
       chosen = s;
     }
-    i.engine = best;
+    i = on_engine(std::move(i), best);
     const auto e = static_cast<size_t>(best);
     engine_free[e] = chosen.start + chosen.time.issue_ns;
     busy[e] += repeats * chosen.time.issue_ns;
@@ -186,15 +206,15 @@ struct Scheduler {
     retire(i, static_cast<int8_t>(best), chosen.start + chosen.time.latency_ns);
   }
 
-  // Transfers share the DMA engines in program order.
+  // Loads keep their order, and so do stores; a load does not wait for the stores before it.
   void transfer(Instruction& i) {
     const TransferTime t = transfer_time(i, config);
-    dma_free = std::max(dma_free, operands_ready(i, Engine::kSync)) + t.service_ns;
-    retire(i, static_cast<int8_t>(Engine::kSync), dma_free + t.latency_ns);
+    double& queue_free = is_load(i) ? load_free : store_free;
+    dma_busy += t.service_ns;
+    queue_free = std::max(std::max(queue_free, operands_ready(i, Engine::kSync)) + t.service_ns, dma_busy);
+    retire(i, static_cast<int8_t>(Engine::kSync), queue_free + t.latency_ns);
   }
 };
-
-bool is_load(const Instruction& i) { return i.dst.space == Space::kSbuf; }
 
 }  // namespace
 

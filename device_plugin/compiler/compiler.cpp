@@ -99,6 +99,7 @@ class CompilerImpl : public Compiler {
 
     TileOptions tile_options;
     tile_options.target = options.target;
+    tile_options.num_params = graph.num_params;
     std::string tile_text;
     isa::Program program = compile_kernels(kernels, tile_options, {options.cores, options.always_divide},
                                            dump.active() ? &tile_text : nullptr);

@@ -57,7 +57,7 @@ void check_tile(const char* what, int partitions, const std::vector<int64_t>& di
 struct TileBuilder::Impl {
   TileProgram tiles;
   uint32_t location = 0;
-  std::map<std::pair<int, Dtype>, Access> params;
+  std::map<int, Access> params;  // by first slot
   int params_tensor = -1;
   std::vector<uint32_t> writes;  // per tile: how often it was written
   // In the tensor engine now, one per tile of its array that was loaded; valid while `writes` matches.
@@ -186,27 +186,35 @@ Access TileBuilder::psum(int partitions, std::vector<int64_t> dims, Dtype dtype)
 
 ScalarOperand TileBuilder::param(int slot, Dtype dtype) {
   if (isa::dtype_bytes(dtype) != 4) throw_internal("run-time parameters have 4 bytes");
-  auto [it, fresh] = impl_->params.try_emplace({slot, dtype});
+  // One transfer brings the neighbours too.
+  constexpr int kTogether = 512;
+  const int known = impl_->tiles.options.num_params;
+  const int first = slot < known ? slot / kTogether * kTogether : slot;
+  const int count = slot < known ? std::min(kTogether, known - first) : 1;
+  auto [it, fresh] = impl_->params.try_emplace(first);
   if (fresh) {
-    if (impl_->params_tensor < 0) tensor("params", isa::TensorKind::kInput, Dtype::kI32, {slot + 1});
+    if (impl_->params_tensor < 0) tensor("params", isa::TensorKind::kInput, Dtype::kI32, {first + count});
     auto& decl = impl_->tiles.program.tensors[impl_->params_tensor];
-    if (decl.bytes < static_cast<uint64_t>(slot + 1) * 4) {
-      decl.bytes = static_cast<uint64_t>(slot + 1) * 4;
-      decl.shape = {slot + 1};
+    if (decl.bytes < static_cast<uint64_t>(first + count) * 4) {
+      decl.bytes = static_cast<uint64_t>(first + count) * 4;
+      decl.shape = {first + count};
     }
     Access src;
     src.space = Space::kHbm;
-    src.dtype = dtype;
+    src.dtype = Dtype::kI32;
     src.tensor = static_cast<uint32_t>(impl_->params_tensor);
-    src.offset = 4 * static_cast<int64_t>(slot);
-    src.num_dims = 1;
+    src.offset = 4 * static_cast<int64_t>(first);
+    src.num_dims = 2;
     src.size[0] = isa::kMaxPartitions;
     src.step[0] = 0;
-    Access column = sbuf(isa::kMaxPartitions, {1}, dtype);
-    before_loop([&] { load(column, src); });
-    it->second = column;
+    src.size[1] = static_cast<uint32_t>(count);
+    src.step[1] = 1;
+    it->second = sbuf(isa::kMaxPartitions, {count}, Dtype::kI32);
+    before_loop([&] { load(it->second, src); });
   }
-  return column(it->second);
+  Access value = slice(it->second, 0, slot - first, 1);
+  value.dtype = dtype;
+  return column(value);
 }
 
 ScalarOperand TileBuilder::imm(float v) {
@@ -517,6 +525,19 @@ void TileBuilder::before_loop(const std::function<void()>& emit) {
   m.ahead_of_loop = m.in_loop;
   emit();
   m.ahead_of_loop = outer;
+}
+
+size_t TileBuilder::position() const { return impl_->tiles.code.size(); }
+
+void TileBuilder::interleave(size_t begin, size_t middle, size_t end) {
+  std::vector<Instruction>& code = impl_->tiles.code;
+  std::vector<Instruction> merged;
+  merged.reserve(end - begin);
+  for (size_t a = begin, b = middle; a < middle || b < end;) {
+    if (a < middle) merged.push_back(std::move(code[a++]));
+    if (b < end) merged.push_back(std::move(code[b++]));
+  }
+  std::move(merged.begin(), merged.end(), code.begin() + static_cast<std::ptrdiff_t>(begin));
 }
 
 bool TileBuilder::in_loop() const { return impl_->in_loop; }

@@ -28,6 +28,7 @@ using isa::ScalarOperand;
 struct TileOptions {
   std::string target = "trn2";
   int64_t sbuf_bytes_per_partition = 212984;
+  int32_t num_params = 0;  // run-time parameters of the graph
 };
 
 class TileBuilder {
@@ -114,6 +115,9 @@ class TileBuilder {
   void note(const std::string& key, const std::string& value);
   // The instructions that follow, up to the next location, check indices: what to say of one that is not legal.
   void check_indices(const isa::IndexCheck& check);
+  // Instructions emitted so far; those of [begin, middle) and [middle, end), which do not depend on each other, take turns.
+  size_t position() const;
+  void interleave(size_t begin, size_t middle, size_t end);
   void add_work(uint64_t flops, uint64_t hbm_bytes);
 
   void forward_stores();     // loads of what a tile was stored to take the tile; before remove_unread

@@ -1,6 +1,9 @@
 #include "device_plugin/compiler/work.h"
 
 #include <algorithm>
+#include <set>
+#include <tuple>
+#include <vector>
 
 namespace trnsim::compiler {
 namespace {
@@ -28,10 +31,13 @@ struct Counter {
   const KernelList& list;
   Work work;
 
-  // Scratch could stay on chip: only what enters and leaves the program counts. Broadcast elements count
+  std::set<std::tuple<int32_t, int64_t, std::vector<int64_t>, std::vector<int64_t>>> touched;
+
+  // Scratch could stay on chip: only what enters and leaves the program counts, and that once. Broadcast elements count
   // once.
   void touch(const View& v) {
     if (v.buffer < 0 || list.buffers[static_cast<size_t>(v.buffer)].kind == Buffer::Kind::kScratch) return;
+    if (!touched.emplace(v.buffer, v.offset, v.sizes, v.strides).second) return;
     uint64_t n = 1;
     for (size_t d = 0; d < v.sizes.size(); ++d) {
       if (v.strides[d] != 0 || v.sizes[d] == 0) n *= static_cast<uint64_t>(v.sizes[d]);
@@ -128,7 +134,7 @@ struct Counter {
 }  // namespace
 
 Work count_work(const KernelList& list) {
-  Counter counter{list, {}};
+  Counter counter{list, {}, {}};
   for (const Kernel& k : list.kernels) std::visit(counter, k);
   return counter.work;
 }

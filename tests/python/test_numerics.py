@@ -199,3 +199,46 @@ def test_random_numbers_do_not_depend_on_the_shape_of_the_launch():
         assert torch.equal(whole, torch.rand(shape, device="neuron").cpu().flatten())
     torch.manual_seed(9)
     assert torch.equal(whole[:20], torch.rand(20, device="neuron").cpu())
+
+
+def test_quotients_that_are_exact_come_out_exact():
+    divisor = torch.arange(1, 600, dtype=torch.float32)
+    quotient = torch.arange(1, 1025, dtype=torch.float32)
+    product = quotient[:, None] * divisor  # below 2^24
+    device = product.to("neuron")
+    by_element = device / divisor.to("neuron")
+    by_row = device.t().contiguous() / divisor.to("neuron")[:, None]
+    assert torch.equal(by_element.cpu(), quotient[:, None].expand_as(product))
+    assert torch.equal(by_row.cpu(), quotient.expand(599, 1024))
+    for n in (3, 41, 599):
+        assert torch.equal((device[:, n - 1] / n).cpu(), quotient)  # a parameter of the program
+    assert torch.equal((torch.full((3,), 287.0, device="neuron") / torch.tensor(41.0)).cpu(), torch.full((3,), 7.0))
+
+
+@pytest.mark.parametrize("by", ["element", "column", "number"])
+def test_quotients_are_within_a_unit_in_the_last_place(by):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(64, 512, generator=generator) * torch.logspace(-30, 30, 64)[:, None]
+    y = torch.randn(64, 512 if by == "element" else 1, generator=generator)
+    if by == "number":
+        computed = torch.stack([row / y[i].item() for i, row in enumerate(x.to("neuron"))]).cpu()
+    else:
+        computed = (x.to("neuron") / y.to("neuron")).cpu()
+    exact = x.double() / y.double()
+    unit = torch.nextafter(exact.float().abs(), torch.tensor(float("inf"))).double() - exact.float().abs().double()
+    assert ((computed.double() - exact).abs() <= 1.001 * unit).all()
+
+
+def test_long_expressions_over_large_tensors():
+    """Two halves of every tile take turns on the engines; odd sizes included."""
+    generator = torch.Generator().manual_seed(0)
+    p, g, m, v = (torch.rand(128 * 33, 2047, generator=generator) for _ in range(4))
+
+    def step(p, g, m, v):
+        m = torch.lerp(m, g, 0.1)
+        v = torch.addcmul(v * 0.999, g, g, value=0.001)
+        return torch.addcdiv(p * 0.9, m, v.sqrt() / 0.3 + 1e-8, value=-0.5), m, v
+
+    compiled = torch.compile(step, backend="neuron")
+    for computed, expected in zip(compiled(*(t.to("neuron") for t in (p, g, m, v))), step(p, g, m, v), strict=True):
+        torch.testing.assert_close(computed.cpu(), expected, rtol=1e-6, atol=1e-6)

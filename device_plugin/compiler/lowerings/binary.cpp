@@ -248,7 +248,9 @@ TRNSIM_LOWER(std::vector<LowerRow>{
     {"aten::clamp_max.Tensor", pointwise<[](Pointwise& p) { return clamp(p, -1, 1); }>},
 
     {"aten::addcmul", pointwise<[](Pointwise& p) { return p[0] + p[3] * p[1] * p[2]; }>},
-    {"aten::addcdiv", pointwise<[](Pointwise& p) { return p[0] + p[3] * p[1] / p[2]; }>},
+    // The quotient is no result: it needs no more than the reciprocal gives.
+    {"aten::addcdiv",
+     pointwise<[](Pointwise& p) { return p[0] + p[3] * p[1] * p.map.unary(ExprOp::kReciprocal, p[2]); }>},
     {"aten::lerp.Scalar", pointwise<[](Pointwise& p) { return lerp(p); }>},
     {"aten::lerp.Tensor", pointwise<[](Pointwise& p) { return lerp(p); }>},
 

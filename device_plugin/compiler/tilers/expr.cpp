@@ -91,7 +91,8 @@ class Emitter {
         one_(tile, tiles.partitions, {1}),
         values_(exprs.size()),
         users_(exprs.size(), 0),
-        level_(exprs.size(), kElement) {
+        level_(exprs.size(), kElement),
+        invariant_(exprs.size(), false) {
     for (int64_t d : row_.dims()) row_is_column_ = row_is_column_ && d == 1;
     mark(roots);
   }
@@ -100,8 +101,10 @@ class Emitter {
     const Expr& e = exprs_.at(root);
     Access direct;
     bool row_into = into.present() && level_[root] < kElement && into.free_elements() == row_elements();
-    if (into.present() && users_[root] == 1 && writes_directly(e, into.dtype) &&
-        (level_[root] == kElement || (row_into && level_[root] == kRow))) {
+    // What others read too must be there without a rounding.
+    const bool whole = users_[root] == 1 || (e.dtype == Dtype::kF32 && into.dtype == Dtype::kF32);
+    if (into.present() && whole && writes_directly(e, into.dtype) &&
+        (level_[root] == kElement || (users_[root] == 1 && row_into && level_[root] == kRow))) {
       direct = into;
     }
     into_node_ = direct.present() ? root : -1;
@@ -203,6 +206,9 @@ class Emitter {
           level_[i] = level;
         }
       }
+      invariant_[i] = level_[i] == kScalar && e.op != ExprOp::kInput && e.op != ExprOp::kIota;
+      for (int32_t o : {e.a, e.b, e.c})
+        if (o >= 0 && !invariant_[o]) invariant_[i] = false;
     }
   }
 
@@ -248,7 +254,11 @@ class Emitter {
     Ops& o = ops_of(n);
     Access into = n == into_node_ ? into_ : Access{};
     if (into.present()) into_node_ = -1;
-    Access result = operate(n, e, o, into);
+    Access result;
+    if (invariant_[n])
+      b_.before_loop([&] { result = operate(n, e, o, into); });
+    else
+      result = operate(n, e, o, into);
     return level_[n] == kScalar ? column_src(result) : Ops::of(result);
   }
 
@@ -652,7 +662,7 @@ class Emitter {
     }
     if (e.b >= 0) {
       Src x = operand(e.a, o), y = operand(e.b, o);
-      if (e.op == ExprOp::kDiv) return o.divide(x, y, dst);
+      if (e.op == ExprOp::kDiv) return o.divide(x, y, dst, invariant_[e.b]);
       if (e.op == ExprOp::kPow) return power(x, y, o, dst);
       return finish(o, binary_composite(e.op, x, y, o), dst);
     }
@@ -773,6 +783,7 @@ class Emitter {
   std::vector<std::optional<Src>> values_;
   std::vector<int> users_;
   std::vector<Level> level_;
+  std::vector<bool> invariant_;  // made of parameters and constants alone
   int32_t summed_node_ = -1;  // whose activation also writes row_sum_
   Access row_sum_;
   int32_t into_node_ = -1;

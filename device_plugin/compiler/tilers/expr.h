@@ -69,7 +69,8 @@ class Ops {
 
   // ---- FP32 composites (expr_float*.cpp); every result is a fresh tile unless dst is given
   // -----------------------
-  Access divide(const Src& x, const Src& y, const Access& dst = {});
+  // `invariant`: the divisor is the same in every iteration of the loop that is being written.
+  Access divide(const Src& x, const Src& y, const Access& dst = {}, bool invariant = false);
   Access divide_exact(const Access& x, const Access& y);  // correctly rounded
   Access trunc(const Access& x);
   Access floor(const Access& x);
@@ -117,7 +118,14 @@ class Ops {
   Access half_exp(const Access& magnitude);
   Access scale_of_tiny(const Access& y);
   void refine(const Access& q, const Access& better);
-  void divide_by_scalar(const Src& x, const Src& y, const Access& q);
+  // 1 / (y * scale) in two parts; no scale: 1, no lower part: 0.
+  struct Inverse {
+    ScalarOperand scale, high, low;
+  };
+  static Inverse inverse_of(float y);
+  Inverse inverse_of(const Access& column);
+  void divide_by_scalar(const Access& x, const Src& y, const Access& q, bool invariant);
+  Access upper_half(const Access& a);  // cut to 12 bits
   struct Parts {
     Access mantissa, exponent;
   };

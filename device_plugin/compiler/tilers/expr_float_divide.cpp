@@ -9,7 +9,7 @@ namespace trnsim::compiler {
 namespace {
 constexpr float kInf = HUGE_VALF;
 // The reciprocal of a divisor below kTiny may overflow; it is scaled up by kUp, the dividend with it.
-constexpr float kTiny = 0x1p-60f, kUp = 0x1p24f;
+constexpr float kTiny = 0x1p-60f, kUp = 0x1p60f;
 
 ScalarOperand imm(float v) { return TileBuilder::imm(v); }
 
@@ -19,10 +19,10 @@ bool power_of_two(double v) {
 }
 }  // namespace
 
-// q = x * (1 / y), then one Newton step q += (x - q*y) / y, which makes exact quotients exact. The first quotient
-// stands where the step is not a number (infinities, y == 0, q*y beyond the largest number) and where it is zero,
-// whose sign an addition would lose. BF16 results need no step: no quotient of BF16 numbers lies near a tie.
-Access Ops::divide(const Src& x, const Src& y, const Access& dst) {
+// q = x * (1 / y) cut to 12 bits, plus the rest over y. With y cut in two, the rest x - q*y is exact, so that exact
+// quotients come out exact. The first quotient stands where that is not a number (infinities, y == 0) and where the rest would be lost
+// among the smallest numbers (zero keeps its sign). BF16 results need no step: no quotient of BF16 numbers lies near a tie.
+Access Ops::divide(const Src& x, const Src& y, const Access& dst, bool invariant) {
   if (y.kind == Src::Kind::kConst && power_of_two(y.value)) {
     return binary(AluOp::kMultiply, x, constant(1.0 / y.value), dst);
   }
@@ -30,9 +30,10 @@ Access Ops::divide(const Src& x, const Src& y, const Access& dst) {
   const Access q = target(in_place ? dst : Access{}, Dtype::kF32);
   const auto result = [&] { return dst.present() && dst.tensor != q.tensor ? cast(q, dst.dtype, dst) : q; };
   if (!y.tile()) {
-    divide_by_scalar(x, y, q);
+    divide_by_scalar(as_tile(x, Dtype::kF32), y, q, invariant);
     return result();
   }
+  const bool narrow = isa::dtype_bytes(y.access.dtype) < 4;  // at most 11 bits
   Src dividend = x;
   Access divisor = y.access;
   if (divisor.dtype != Dtype::kF16) {  // the smallest FP16 is far above kTiny
@@ -43,11 +44,26 @@ Access Ops::divide(const Src& x, const Src& y, const Access& dst) {
   Access r = recip(divisor);
   binary(AluOp::kMultiply, dividend, of(r), q);
   if (q.dtype == Dtype::kBF16) return result();
-  Access product = binary(AluOp::kMultiply, of(q), of(divisor));
-  Access rest = binary(AluOp::kSubtract, dividend, of(product));
-  refine(q, binary(AluOp::kAdd, of(q), of(binary(AluOp::kMultiply, of(rest), of(r)))));
+  const Access upper = upper_half(q);
+  const auto minus_product = [&](const Src& from, const Access& part) {
+    return binary(AluOp::kSubtract, from, of(binary(AluOp::kMultiply, of(upper), of(part))));
+  };
+  Access rest;
+  if (narrow) {
+    rest = minus_product(dividend, divisor);
+  } else {
+    const Access high = upper_half(divisor);
+    const Access low = binary(AluOp::kSubtract, of(divisor), of(high));
+    rest = minus_product(of(minus_product(dividend, high)), low);
+  }
+  const Access better = binary(AluOp::kAdd, of(upper), of(binary(AluOp::kMultiply, of(rest), of(r))));
+  // A square that is zero from |x| = 2^-115 down.
+  const Access square = scalar2(as_tile(dividend, Dtype::kF32), AluOp::kMultiply, 0x1p40f, AluOp::kPower, 2);
+  select(q, better, fused(better, AluOp::kMultiply, imm(0), AluOp::kLess, square, false, {}, Dtype::kU8));
   return result();
 }
+
+Access Ops::upper_half(const Access& a) { return as_float(bits(a, AluOp::kBitAnd, 0xfffff000u)); }
 
 // kUp where |y| < kTiny, else 1.
 Access Ops::scale_of_tiny(const Access& y) {
@@ -60,36 +76,65 @@ void Ops::refine(const Access& q, const Access& better) {
   select(q, better, fused(q, AluOp::kNotEqual, imm(0), AluOp::kLogicalAnd, finite, false, {}, Dtype::kU8));
 }
 
-// The scale and the reciprocal are constants or columns. The step of a scaled divisor is infinite where the
-// reciprocal of the plain one is, and is then left out.
-void Ops::divide_by_scalar(const Src& x, const Src& y, const Access& q) {
-  Access dividend = as_tile(x, Dtype::kF32);
-  Src divisor = y;
-  ScalarOperand factor, r, scaled;
-  if (y.kind == Src::Kind::kConst) {
-    const float v = static_cast<float>(y.value);
-    const float f = std::fabs(v) < kTiny ? kUp : 1.0f;
-    factor = imm(f);
-    scaled = imm(1.0f / (v * f));
-    r = imm(1.0f / v);
-  } else {
-    Ops one(b, partitions_, {1});
-    divisor.access.num_partitions = static_cast<uint16_t>(partitions_);
-    divisor.access = one.typed_tile(of(divisor.access), Dtype::kF32);
-    Access f = one.scale_of_tiny(divisor.access);
-    Access s = one.recip(one.binary(AluOp::kMultiply, of(f), of(divisor.access)));
-    factor = TileBuilder::column(f);
-    scaled = TileBuilder::column(s);
-    r = TileBuilder::column(one.binary(AluOp::kMultiply, of(f), of(s)));
+// x / y = x*h + x*l, where h + l is 1/y to twice the digits: within one unit in the last place, and exact quotients come
+// out exact. h is below 1/y in magnitude, so that l has its sign and infinities stay what they are.
+void Ops::divide_by_scalar(const Access& x, const Src& y, const Access& q, bool invariant) {
+  Inverse inverse;
+  if (y.kind == Src::Kind::kConst)
+    inverse = inverse_of(static_cast<float>(y.value));
+  else if (invariant)
+    b.before_loop([&] { inverse = inverse_of(y.access); });
+  else
+    inverse = inverse_of(y.access);
+  Access dividend = x;
+  if (inverse.scale.kind != ScalarOperand::Kind::kNone) {
+    dividend = temp(Dtype::kF32);
+    b.tensor_scalar(dividend, x, AluOp::kMultiply, inverse.scale);
   }
-  if (factor.kind == ScalarOperand::Kind::kImmediate && factor.value == 1.0f) {
-    b.tensor_scalar(q, dividend, AluOp::kMultiply, scaled);
-  } else {
-    b.tensor_scalar(q, dividend, AluOp::kMultiply, factor, AluOp::kMultiply, scaled);
+  if (q.dtype == Dtype::kBF16 || inverse.low.kind == ScalarOperand::Kind::kNone) {
+    b.tensor_scalar(q, dividend, AluOp::kMultiply, inverse.high);
+    return;
   }
-  if (q.dtype == Dtype::kBF16) return;
-  Access rest = fused(q, AluOp::kMultiply, as_scalar(divisor), AluOp::kSubtract, dividend, true);
-  refine(q, fused(rest, AluOp::kMultiply, r, AluOp::kAdd, q));
+  Access low = temp(Dtype::kF32);
+  b.tensor_scalar(low, dividend, AluOp::kMultiply, inverse.low);
+  fused(dividend, AluOp::kMultiply, inverse.high, AluOp::kAdd, low, false, q);
+}
+
+// Scaled to where neither part leaves the normal numbers.
+Ops::Inverse Ops::inverse_of(float y) {
+  const float magnitude = std::fabs(y);
+  if (magnitude == 0 || !(magnitude < kInf)) return {{}, imm(1.0f / y), {}};
+  const float scale = magnitude < kTiny ? kUp : magnitude > 1.0f / kTiny ? 1.0f / kUp : 1.0f;
+  const double scaled = static_cast<double>(y) * scale;
+  auto high = static_cast<float>(1.0 / scaled);
+  if (std::fabs(high * scaled) > 1) high = std::nextafter(high, 0.0f);
+  const double low = (1.0 - high * scaled) / scaled;
+  return {scale == 1.0f ? ScalarOperand{} : imm(scale), imm(high), imm(static_cast<float>(low))};
+}
+
+// The same on a column: the rest 1 - y*h is exact, because y and h are cut in two. Where it is no number, h is 0 or
+// infinite and stands for both parts.
+Ops::Inverse Ops::inverse_of(const Access& column) {
+  Ops one(b, partitions_, {1});
+  Access y = column;
+  y.num_partitions = static_cast<uint16_t>(partitions_);
+  y = one.typed_tile(of(y), Dtype::kF32);
+  const Access scale = one.scale_of_tiny(y);
+  y = one.binary(AluOp::kMultiply, of(scale), of(y));
+  const Access r = one.recip(y);
+  const Access high = one.scalar(r, AluOp::kMultiply, 1 - 0x1p-23f);
+  const Access y_high = one.upper_half(y), h_high = one.upper_half(high);
+  const Access y_low = one.binary(AluOp::kSubtract, of(y), of(y_high));
+  const Access h_low = one.binary(AluOp::kSubtract, of(high), of(h_high));
+  Access rest = one.temp(Dtype::kF32);
+  b.tensor_scalar(rest, y_high, AluOp::kMultiply, TileBuilder::column(h_high), AluOp::kSubtract, imm(1), false,
+                  true);
+  for (auto [a, c] : {std::pair{y_high, h_low}, {y_low, h_high}, {y_low, h_low}})
+    rest = one.fused(a, AluOp::kMultiply, TileBuilder::column(c), AluOp::kSubtract, rest, true);
+  const Access part = one.binary(AluOp::kMultiply, of(rest), of(r));
+  const Access low = one.cast(high, Dtype::kF32);
+  one.select(low, part, one.scalar2(part, AluOp::kMultiply, 0, AluOp::kEqual, 0, {}, Dtype::kU8));
+  return {TileBuilder::column(scale), TileBuilder::column(high), TileBuilder::column(low)};
 }
 
 // The correctly rounded quotient: the rest x - q*y is exact, because q and y are cut into halves of 12 bits.
@@ -98,8 +143,7 @@ Access Ops::divide_exact(const Access& x, const Access& y) {
   Access divisor = binary(AluOp::kMultiply, of(factor), of(y));
   Access dividend = binary(AluOp::kMultiply, of(factor), of(x));
   Access q = divide(of(dividend), of(divisor));
-  const auto upper = [&](const Access& a) { return as_float(bits(a, AluOp::kBitAnd, 0xfffff000u)); };
-  Access q_hi = upper(q), y_hi = upper(divisor);
+  Access q_hi = upper_half(q), y_hi = upper_half(divisor);
   Access q_lo = binary(AluOp::kSubtract, of(q), of(q_hi)),
          y_lo = binary(AluOp::kSubtract, of(divisor), of(y_hi));
   Access product = binary(AluOp::kMultiply, of(q), of(divisor));
