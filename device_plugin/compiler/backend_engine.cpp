@@ -115,7 +115,7 @@ struct Scheduler {
   std::vector<TileState> tiles, tensors;
   std::array<double, isa::kNumEngines> engine_free{};
   std::array<double, isa::kNumEngines> busy{};
-  double port_free = 0;  // of the SBUF port that GpSimd and Vector's fast modes share
+  double port_free = 0;                  // of the SBUF port that GpSimd and Vector's fast modes share
   double load_free = 0, store_free = 0;  // their queues
   double dma_busy = 0;                   // of the DMA engines, which both share
   double handoff_ns;

@@ -784,7 +784,7 @@ class Emitter {
   std::vector<int> users_;
   std::vector<Level> level_;
   std::vector<bool> invariant_;  // made of parameters and constants alone
-  int32_t summed_node_ = -1;  // whose activation also writes row_sum_
+  int32_t summed_node_ = -1;     // whose activation also writes row_sum_
   Access row_sum_;
   int32_t into_node_ = -1;
   Access into_;

@@ -127,8 +127,8 @@ Ops::Inverse Ops::inverse_of(const Access& column) {
   const Access y_low = one.binary(AluOp::kSubtract, of(y), of(y_high));
   const Access h_low = one.binary(AluOp::kSubtract, of(high), of(h_high));
   Access rest = one.temp(Dtype::kF32);
-  b.tensor_scalar(rest, y_high, AluOp::kMultiply, TileBuilder::column(h_high), AluOp::kSubtract, imm(1), false,
-                  true);
+  b.tensor_scalar(rest, y_high, AluOp::kMultiply, TileBuilder::column(h_high), AluOp::kSubtract, imm(1),
+                  false, true);
   for (auto [a, c] : {std::pair{y_high, h_low}, {y_low, h_high}, {y_low, h_low}})
     rest = one.fused(a, AluOp::kMultiply, TileBuilder::column(c), AluOp::kSubtract, rest, true);
   const Access part = one.binary(AluOp::kMultiply, of(rest), of(r));

@@ -61,7 +61,8 @@ class MapTiles {
   void emit_roots(Frame& frame, const EmitOptions& options, const std::vector<int32_t>& roots,
                   const std::vector<Access>& into,
                   const std::function<void(const std::vector<Access>&)>& done, bool partial);
-  bool emit_halves(const ExprTiles& tiles, const std::vector<int32_t>& roots, const std::vector<Access>& into);
+  bool emit_halves(const ExprTiles& tiles, const std::vector<int32_t>& roots,
+                   const std::vector<Access>& into);
   Access load(const Box& box, int view, const std::vector<int>& dims);
   Access iota_tile(const Frame& frame, int view);
   Access combine_values(const Access& partial, ReduceOp op, Dtype expr_class, int partitions);
