@@ -88,6 +88,11 @@ std::string support_markdown() {
       "addressed by a "
       "32-bit register.\n"
       "* The machine code of GpSimd programs: `custom` runs a registered host function in its place.\n"
+      "* Events beside semaphores, cFP8 with an adjustable bias, the programmable map of FP4 values, "
+      "column-major SBUF layouts and "
+      "(de)compression by DMA: named in public, not described.\n"
+      "* Collective sequencers: collectives are not simulated.\n"
+      "* Time: transposes of trn3 that run in the background of products take their full time.\n"
       "\n"
       "## Data types\n\n| dtype | sign-exponent-mantissa bits | special values | rules | since "
       "|\n|---|---|---|---|---|\n";
