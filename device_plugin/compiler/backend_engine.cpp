@@ -299,6 +299,7 @@ void choose_engines(TileProgram& program) {
       i.queue = static_cast<uint8_t>(kLoadQueues + next_store);
       next_store = (next_store + 1) % kStoreQueues;
     }
+    if (i.dge == isa::DgeMode::kStatic) i.dge = descriptor_mode(i, i.engine, s.config);
   }
 
   // Activation tables: a load wherever the resident set changes.

@@ -64,15 +64,39 @@ ComputeTime compute_time(const isa::Instruction& i, isa::Engine engine, const co
   return {ns(cost.issue), ns(cost.latency), cost.shared_bus ? ns(cost.stream) : 0};
 }
 
-TransferTime transfer_time(const isa::Instruction& i, const config::Config& c) {
+namespace {
+
+TransferTime time_of(const isa::Instruction& i, const config::Config& c) {
   const cost::Dma dma = cost::dma(i, c);
   TransferTime t;
   for (const cost::DmaJob& job : dma.jobs) {
     const double service = ns(job.packet) * (job.packets - 1) + ns(job.last_packet);
     t.service_ns = std::max(t.service_ns, service);
   }
-  t.latency_ns = ns(dma.first_packet + dma.read_latency + dma.ack);
+  t.service_ns = std::max(t.service_ns, ns(dma.ring));
+  t.latency_ns = ns(dma.trigger + dma.first_packet + dma.read_latency + dma.ack);
   return t;
+}
+
+}  // namespace
+
+isa::DgeMode descriptor_mode(const isa::Instruction& i, isa::Engine engine, const config::Config& c) {
+  const bool can = engine == isa::Engine::kSync || engine == isa::Engine::kScalar;
+  if (!can || i.opcode != isa::Opcode::kDmaCopy || i.src0.dtype != i.dst.dtype) return isa::DgeMode::kStatic;
+  isa::Instruction built = i;
+  built.dge = isa::DgeMode::kHardware;
+  const TransferTime ring = time_of(i, c), hardware = time_of(built, c);
+  return hardware.service_ns + hardware.latency_ns < ring.service_ns + ring.latency_ns
+             ? isa::DgeMode::kHardware
+             : isa::DgeMode::kStatic;
+}
+
+TransferTime transfer_time(const isa::Instruction& i, const config::Config& c) {
+  // Loads leave on the Sync engine.
+  if (i.dge != isa::DgeMode::kStatic || i.dst.space == isa::Space::kHbm) return time_of(i, c);
+  isa::Instruction load = i;
+  load.dge = descriptor_mode(i, isa::Engine::kSync, c);
+  return time_of(load, c);
 }
 
 }  // namespace trnsim::compiler

@@ -23,6 +23,9 @@ ComputeTime compute_time(const isa::Instruction& i, isa::Engine engine, const co
 struct TransferTime {
   double service_ns = 0, latency_ns = 0;
 };
+// Who builds the descriptors of a copy that `engine` issues: rings in HBM are slow to fetch where runs are short, the
+// hardware generator costs its engine time.
+isa::DgeMode descriptor_mode(const isa::Instruction& i, isa::Engine engine, const config::Config& c);
 TransferTime transfer_time(const isa::Instruction& i, const config::Config& c);
 
 }  // namespace trnsim::compiler

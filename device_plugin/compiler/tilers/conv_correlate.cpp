@@ -110,8 +110,11 @@ class Correlator {
     const int64_t stored =
         pixels() * result_.channels * static_cast<int64_t>(isa::dtype_bytes(result_.base.dtype));
     const int64_t result_rows = std::min(result_.channels, plan.columns) * plan.column_tiles;
+    // Sources by side; weights in one transfer unless the last side has fewer steps.
+    const int64_t sides = product(plan.packed);
+    const bool even = p_.kernel[plan.outer] % plan.packed[plan.outer] == 0;
     const double transfers =
-        static_cast<double>(plan.row_tiles * (product(plan.packed) + 1) + plan.column_tiles);
+        static_cast<double>(plan.row_tiles * (sides + (even ? 1 : sides)) + plan.column_tiles);
     return steps * std::max(unit_ns, issue_ns) + moved_ns(source, rows * plan.row_tiles) +
            moved_ns(stored, result_rows) + transfers * config_.dma.static_trigger_ns;
   }
