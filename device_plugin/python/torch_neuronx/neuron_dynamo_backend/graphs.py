@@ -241,14 +241,13 @@ class _GraphCompiler:
                 hosts[level].append(node)
             else:
                 members[level].append(node)
-        where = {node: (level, node in placement.host) for node, level in placement.level.items()}
         outputs = {r for r in self._results() if isinstance(r, torch.fx.Node)}
         steps, programs = [], []
         for level in range(len(hosts)):
             steps += [self._host_step(node) for node in hosts[level]]
             if level < len(members) and members[level]:
                 name = self.name if placement.num_programs == 1 else f"{self.name}.{level}"
-                step = self._record(name, members[level], where, level, outputs)
+                step = self._record(name, members[level], outputs)
                 steps.append(step)
                 programs.append(step.program)
         return steps, programs
@@ -263,7 +262,7 @@ class _GraphCompiler:
         return _HostStep(node.target, args, kwargs, self._slot(node))
 
     # ---- one program
-    def _record(self, name, members, where, level, outputs):
+    def _record(self, name, members, outputs):
         inside = set(members)
         recorder = _C.GraphRecorder(name, self.device.index)
         env, tensors, numbers, uploads = {}, [], [], []
