@@ -52,10 +52,15 @@ Pair root(const Pair& p) {
 }
 Tensor inverse_root(const Tensor& x) { return complex_of(root(pair_of(x))).reciprocal(); }
 
+// In polar form, which leaves the size to the real power: the exponential of a rounded product would lose digits.
 Tensor power(const Tensor& x, const Tensor& y) {
-  const Tensor value = (x.log() * y).exp();
-  const Tensor nothing = x.eq(0), one = at::ones_like(value);
-  return at::where(nothing, at::where(y.eq(0), one, at::zeros_like(value)), value);
+  const Pair base = pair_of(x), exponent = pair_of(y);
+  const Tensor size = at::hypot(base.re, base.im), angle = at::atan2(base.im, base.re);
+  const Tensor new_size = size.pow(exponent.re) * (exponent.im * angle).neg().exp();
+  const Tensor new_angle = exponent.im * size.log() + exponent.re * angle;
+  const Tensor value = complex_of(new_size * new_angle.cos(), new_size * new_angle.sin());
+  const Tensor one = at::ones_like(value);
+  return at::where(x.eq(0), at::where(y.eq(0), one, at::zeros_like(value)), value);
 }
 Tensor power_of_number(const at::Scalar& x, const Tensor& y) { return power(at::full_like(y, x), y); }
 // As the CPU: products for the exponents that have them.
@@ -98,11 +103,11 @@ Tensor silu(const Tensor& x) { return x * sigmoid(x); }
 // -------------------------------------------------------------------------------
 Pair hyperbolic_sine(const Pair& p) { return {p.re.sinh() * p.im.cos(), p.re.cosh() * p.im.sin()}; }
 Pair hyperbolic_cosine(const Pair& p) { return {p.re.cosh() * p.im.cos(), p.re.sinh() * p.im.sin()}; }
-Pair hyperbolic_tangent(const Pair& p) {
-  constexpr double kSaturated = 20;  // beyond, the real part is 1 and the other one vanishes
-  const Tensor x = p.re.clamp(-kSaturated, kSaturated), sinh = x.sinh(), cos = p.im.cos();
-  const Tensor norm = sinh * sinh + cos * cos;
-  return {sinh * x.cosh() / norm, p.im.sin() * cos / norm};
+Pair hyperbolic_tangent(const Pair& p) {  // by the tangents of the parts, which keep their digits near poles
+  constexpr double kSaturated = 20;       // beyond, the real part is 1 and the other one vanishes
+  const Tensor x = p.re.clamp(-kSaturated, kSaturated), size = x.tanh(), tangent = p.im.tan();
+  const Tensor square = tangent * tangent, cosh = x.cosh(), norm = 1 + size * size * square;
+  return {size * (1 + square) / norm, tangent / (cosh * cosh) / norm};
 }
 Pair sine(const Pair& p) { return over_i(hyperbolic_sine(times_i(p))); }
 Pair cosine(const Pair& p) { return hyperbolic_cosine(times_i(p)); }

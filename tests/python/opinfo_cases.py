@@ -139,7 +139,13 @@ def double_sample(sample):
 
 
 # ---- comparison --------------------------------------------------------------------------------------------------
-DEFAULT_TOLERANCE = {torch.float32: (1.3e-6, 1e-5), torch.bfloat16: (1.6e-2, 1e-5), torch.float16: (1e-3, 1e-5)}
+# float64 is computed as float32; what the CPU loses in float32, which is allowed twice there, is not known here.
+DEFAULT_TOLERANCE = {
+    torch.float32: (1.3e-6, 1e-5),
+    torch.bfloat16: (1.6e-2, 1e-5),
+    torch.float16: (1e-3, 1e-5),
+    torch.float64: (1e-4, 1e-4),
+}
 # Beyond this part of the largest element the CPU's own error is no measure: the result is discontinuous or random.
 OWN_ERROR_LIMIT = {torch.float32: 1e-4, torch.bfloat16: 2e-2, torch.float16: 2e-3}
 

@@ -151,3 +151,21 @@ def test_a_complex_factor_of_a_sum_at_an_index_is_refused_in_words():
     z, index = numbers(4, 6).to("neuron"), torch.tensor([1], device="neuron")
     with pytest.raises(NotImplementedError, match="not simulated: a complex alpha; multiply first"):
         z.index_add(0, index, z[:1], alpha=1j)
+
+
+def test_tangents_near_their_poles():
+    x = torch.linspace(1.45, 1.69, 25)
+    y = torch.tensor([-0.1, -0.003, 0.02, 0.3])
+    z = torch.complex(*(t.contiguous() for t in torch.meshgrid(x, y, indexing="ij")))
+    for function, points in ((torch.tan, z), (torch.tanh, torch.complex(z.imag, z.real))):
+        exact = function(points.to(torch.complex128))
+        found = function(points.to("neuron")).cpu().to(torch.complex128)
+        assert ((found - exact).abs() <= 3e-6 * exact.abs()).all()
+
+
+def test_large_powers_keep_their_digits():
+    z, w = numbers(200) * 3, numbers(200, seed=1) * 8
+    exact = z.to(torch.complex128) ** w.to(torch.complex128)
+    found = (z.to("neuron") ** w.to("neuron")).cpu().to(torch.complex128)
+    turns = 1 + (w * z.log()).abs()  # the last digit of an angle
+    assert ((found - exact).abs() <= 3e-7 * turns * exact.abs()).all()
