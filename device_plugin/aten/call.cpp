@@ -31,7 +31,7 @@ bool same_view(const at::Tensor& a, const at::Tensor& b) {
   if (a.unsafeGetTensorImpl() == b.unsafeGetTensorImpl()) return true;
   return a.storage().unsafeGetStorageImpl() == b.storage().unsafeGetStorageImpl() &&
          a.storage_offset() == b.storage_offset() && a.dtype() == b.dtype() && a.sizes() == b.sizes() &&
-         a.strides() == b.strides();
+         a.strides() == b.strides() && a.is_neg() == b.is_neg() && a.is_conj() == b.is_conj();
 }
 
 // How a number of the call relates to the type of its first tensor, where PyTorch's checks depend on it: such numbers
@@ -148,7 +148,8 @@ TensorRef Call::read_tensor(const at::Tensor& t, size_t argument, bool deduplica
   const auto strides = t.strides();
   key.push_back(tag(kTagTensor, static_cast<uint64_t>(t.scalar_type()) |
                                     (static_cast<uint64_t>(sizes.size()) << 8) |
-                                    (uint64_t{t.unsafeGetTensorImpl()->is_wrapped_number()} << 16)));
+                                    (uint64_t{t.unsafeGetTensorImpl()->is_wrapped_number()} << 16) |
+                                    (uint64_t{t.is_neg()} << 17) | (uint64_t{t.is_conj()} << 18)));
   for (int64_t s : sizes) key.push_back(static_cast<uint64_t>(s));
   for (int64_t s : strides) key.push_back(static_cast<uint64_t>(s));
   tensors.push_back(&t);

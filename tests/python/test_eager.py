@@ -69,6 +69,28 @@ def test_conjugate_views_do_not_recurse():
         assert torch.equal(z.imag.cpu(), z.cpu().imag)
 
 
+@pytest.mark.parametrize("plain_first", [True, False])
+def test_a_plan_of_a_plain_operand_is_not_that_of_a_lazily_negated_one(plain_first):
+    """Both have the same type and layout; the second call must not find the program of the first."""
+    host = torch.arange(-5.0, 6.0 + plain_first)
+    x = host.to("neuron")
+    for plain in (plain_first, not plain_first):
+        view, expected = (x, host) if plain else (torch._neg_view(x), -host)
+        assert torch.equal(view.clone().cpu(), expected)
+        assert torch.equal((view[0] / 2).cpu(), expected[0] / 2)
+        assert torch.equal(torch.trapezoid(view).cpu(), torch.trapezoid(expected))
+        assert torch.equal(torch.cat([x, view]).cpu(), torch.cat([host, expected]))
+        assert torch.equal((x * view).cpu(), host * expected)
+
+
+def test_a_plan_of_a_complex_operand_is_not_that_of_its_conjugate():
+    host = torch.complex(torch.arange(7.0), torch.arange(7.0) - 3)
+    z = host.to("neuron")
+    for view, expected in ((z, host), (z.conj(), host.conj()), (z, host)):
+        assert torch.equal(view.clone().cpu(), expected.resolve_conj())
+        assert torch.equal((z * view).cpu(), host * expected)
+
+
 def test_printing_needs_no_fallback(run_python):
     out = run_python("import torch; print(torch.arange(3., device='neuron'))", TRNSIM_FALLBACK="error").stdout
     assert out.strip() == "tensor([0., 1., 2.], device='neuron:0')"
