@@ -3,8 +3,10 @@
 #include <c10/util/Exception.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdlib>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -251,29 +253,30 @@ class DevicePool {
   }
 
   void release_cached(std::unique_lock<std::mutex>& lock) {
-    // Queued launches may still use freed blocks, and slices that plans keep would hold their segments.
     lock.unlock();
-    queue(device_).drain();
-    release_bindings(device_);
+    const std::lock_guard one_at_a_time(releasing_);  // who comes second finds what the first has given back
     lock.lock();
+    // Out of the pool first: entries queued from now on cannot use these blocks, those before may still.
+    std::vector<Block*> whole;
     for (bool small : {true, false}) {
       FreeBlocks& blocks = pool(small);
-      for (auto it = blocks.begin(); it != blocks.end();) {
-        Block* block = *it;
-        if (is_split(block)) {
-          ++it;
-          continue;
-        }
-        it = blocks.erase(it);
-        Segment* segment = block->segment;
-        delete block;
-        nrt().nrt_tensor_free(&segment->tensor);
-        if (segment->reserved_address_only) munmap(segment->base, segment->bytes);
-        ++stats_.num_device_free;
-        decrease(stats_.segment, small, 1);
-        decrease(stats_.reserved_bytes, small, segment->bytes);
-        segments_.erase(segment->base);
-      }
+      std::copy_if(blocks.begin(), blocks.end(), std::back_inserter(whole),
+                   [](const Block* b) { return !is_split(b); });
+      for (Block* block : whole) blocks.erase(block);
+    }
+    lock.unlock();
+    queue(device_).drain();
+    release_bindings(device_);  // slices that plans keep would hold their segments
+    lock.lock();
+    for (Block* block : whole) {
+      Segment* segment = block->segment;
+      delete block;
+      nrt().nrt_tensor_free(&segment->tensor);
+      if (segment->reserved_address_only) munmap(segment->base, segment->bytes);
+      ++stats_.num_device_free;
+      decrease(stats_.segment, segment->small, 1);
+      decrease(stats_.reserved_bytes, segment->small, segment->bytes);
+      segments_.erase(segment->base);
     }
   }
 
@@ -300,7 +303,7 @@ class DevicePool {
 
  private:
   const c10::DeviceIndex device_;
-  std::mutex mutex_;
+  std::mutex mutex_, releasing_;
   FreeBlocks small_free_, large_free_;
   std::map<std::byte*, std::unique_ptr<Segment>> segments_;
   DeviceStats stats_;

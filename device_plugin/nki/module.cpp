@@ -180,7 +180,11 @@ void bind_compute(py::class_<TileBuilder>& c) {
       .def("max_index8", &TileBuilder::max_index8, "dst"_a, "src"_a, "values"_a)
       .def("match_replace8", &TileBuilder::match_replace8, "dst"_a, "src"_a, "values"_a, "replacement"_a)
       .def("philox", &TileBuilder::philox, "dst"_a, "state"_a, "base"_a = 0)
-      .def("matmul", &TileBuilder::matmul, "dst"_a, "stationary"_a, "moving"_a, "accumulate"_a = false)
+      .def(
+          "matmul",
+          [](TileBuilder& b, const Access& dst, const Access& stationary, const Access& moving,
+             bool accumulate) { b.matmul(dst, stationary, moving, accumulate); },
+          "dst"_a, "stationary"_a, "moving"_a, "accumulate"_a = false)
       .def("transpose", &TileBuilder::transpose, "dst"_a, "src"_a);
 }
 

@@ -47,3 +47,28 @@ def test_a_refused_resize_leaves_the_tensor_alone():
         with pytest.raises(RuntimeError):
             x.resize_(sizes)
         assert x.tolist() == [0, 1, 2]
+
+
+def test_memory_goes_back_while_other_threads_compute(run_python):
+    """Segments of freed tensors end only when every entry that was queued before has run."""
+    out = run_python(
+        """
+import threading, torch
+wrong = []
+def work(seed):
+    x = torch.full((1 << 19,), float(seed), device="neuron")  # 2 MiB: a segment of the large pool
+    for i in range(40):
+        y = (x + i) * 2  # x + i is freed while it is still to be read
+        if y[-1].item() != (seed + i) * 2:
+            wrong.append((seed, i))
+threads = [threading.Thread(target=work, args=(n,)) for n in (1, 2, 3)]
+for t in threads:
+    t.start()
+releases = 0
+while any(t.is_alive() for t in threads):
+    torch.neuron.empty_cache()
+    releases += 1
+print(wrong, releases > 0)
+"""
+    ).stdout
+    assert out.strip() == "[] True"

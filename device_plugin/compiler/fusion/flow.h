@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "device_plugin/compiler/fusion/map_form.h"
+#include "device_plugin/compiler/fusion/uses.h"
 #include "device_plugin/compiler/kernels.h"
 
 namespace trnsim::compiler::fusion {
@@ -31,13 +32,6 @@ struct FlowNode {
   std::vector<int> next;                // nodes that have to come later
   std::string location;
 };
-
-// The views of a kernel: what it reads and what it writes (a scatter does both to its result).
-struct Use {
-  View* view;
-  bool reads, writes;
-};
-std::vector<Use> uses_of(Kernel& kernel);
 
 class Flow {
  public:

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "device_plugin/compiler/cost.h"
-#include "device_plugin/compiler/fusion/flow.h"
+#include "device_plugin/compiler/fusion/uses.h"
 #include "device_plugin/compiler/fusion/views.h"
 #include "device_plugin/compiler/tilers/access_math.h"
 #include "device_plugin/compiler/tilers/tilers.h"
