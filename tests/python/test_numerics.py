@@ -242,3 +242,11 @@ def test_long_expressions_over_large_tensors():
     compiled = torch.compile(step, backend="neuron")
     for computed, expected in zip(compiled(*(t.to("neuron") for t in (p, g, m, v))), step(p, g, m, v), strict=True):
         torch.testing.assert_close(computed.cpu(), expected, rtol=1e-6, atol=1e-6)
+
+
+def test_neighbours_of_float64_are_those_of_float32():
+    """float64 is computed as float32, whose neighbours are what the device can tell apart."""
+    x = torch.tensor([-4.85, 1.0, 1.0, -1.0, 0.0, 3e38], dtype=torch.float64)
+    y = torch.tensor([0.0, 2.0, 0.0, 2.0, 1.0, float("inf")], dtype=torch.float64)
+    neighbours = torch.nextafter(x.to("neuron"), y.to("neuron")).cpu()
+    assert torch.equal(neighbours.float(), torch.nextafter(x.float(), y.float()))

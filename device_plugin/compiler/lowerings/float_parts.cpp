@@ -59,7 +59,8 @@ void lower_frexp(LowerContext& c) {  // (self) -> (mantissa, exponent)
 Ex nextafter(Pointwise& p) {
   MapBuilder& m = p.map;
   const Dtype type = p.context.out_type(0).dtype;
-  const bool is_float = type == Dtype::kF32, is_half = type == Dtype::kF16;
+  const bool is_half = type == Dtype::kF16;
+  const bool is_float = type == Dtype::kF32 || type == Dtype::kF64;  // both computed as FP32
   const double digits = is_float ? 24 : is_half ? 11 : 8, least = is_float ? -149 : is_half ? -24 : -133;
   const double largest = is_float ? 0x1.fffffep127 : is_half ? 65504 : 0x1.fep127;
   Ex x = p.f32(0), y = p.f32(1);
