@@ -370,6 +370,8 @@ bool describe(const c10::OperatorHandle& op, const Overload& overload, const Cal
   plan.device = call.device;
   plan.name = overload.functional;
   if (call.unsupported != nullptr) {
+    // A composition of real operators may accept what PyTorch refuses.
+    if (on_trial) check_as_cpu(op, overload, call, stack, begin, /*suspected=*/false);
     plan.reason = call.unsupported;
     return false;
   }
