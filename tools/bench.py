@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import bench_compile
+import bench_models
+from timing import timed
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build" / "release" / "bin"
@@ -34,20 +36,6 @@ class Row:
     detail: str = ""
 
 
-def timed(step: Callable[[], None], sync: Callable[[], None], repeats: int, warm: int = 2) -> float:
-    """Median seconds of one call, synchronised on both sides."""
-    for _ in range(warm):
-        step()
-    sync()
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        step()
-        sync()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
-
-
 def ratio_row(
     name: str, make_step: Callable[[str], Callable[[], None]], repeats: int, floor: float, goal: float
 ) -> Row:
@@ -60,85 +48,29 @@ def ratio_row(
     return Row(name, value, "x", f"<= {floor:g}", f"<= {goal:g}", value <= floor, detail)
 
 
-def matmul_graph(device: str) -> Callable[[], None]:
-    import torch
+def training_step(
+    model_and_loss: str, make_optimizer: Callable[[Any], Any] | None = None, max_norm: float = 0
+) -> Callable[[str], Callable[[], None]]:
+    """A step of a model of workloads/losses.py on a device; without an optimizer, forward and backward only."""
 
-    torch.manual_seed(0)
-    model = torch.nn.Sequential(*(torch.nn.Linear(2048, 2048) for _ in range(4))).to(device)
-    x = torch.randn(512, 2048).to(device)
+    def on(device: str) -> Callable[[], None]:
+        import torch
+        from workloads import losses
 
-    def step() -> None:
-        model.zero_grad()
-        model(x).sum().backward()
+        model, loss = getattr(losses, model_and_loss)(device)
+        optimizer = make_optimizer(model.parameters()) if make_optimizer else None
 
-    return step
+        def step() -> None:
+            model.zero_grad()
+            loss().backward()
+            if max_norm:
+                torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)
+            if optimizer:
+                optimizer.step()
 
+        return step
 
-def llama_step(device: str) -> Callable[[], None]:
-    import torch
-    from workloads import transformer
-
-    model = transformer.llama().to(device)
-    ids = transformer.llama_ids().to(device)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-
-    def step() -> None:
-        optimizer.zero_grad()
-        model(input_ids=ids, labels=ids).loss.backward()
-        optimizer.step()
-
-    return step
-
-
-def digits_step(device: str) -> Callable[[], None]:
-    import torch
-    from workloads import digits
-
-    torch.manual_seed(0)
-    model = digits.cnn().to(device)
-    x, y, _, _ = digits.load()
-    x, y = x[:64].to(device), y[:64].to(device)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-
-    def step() -> None:
-        optimizer.zero_grad()
-        torch.nn.functional.cross_entropy(model(x), y).backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-
-    return step
-
-
-def resnet_step(device: str) -> Callable[[], None]:
-    import torch
-    from workloads import vision
-
-    model = vision.resnet().to(device).train()
-    inputs = {name: t.to(device) for name, t in vision.images().items()}
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-
-    def step() -> None:
-        optimizer.zero_grad()
-        model(**inputs).loss.backward()
-        optimizer.step()
-
-    return step
-
-
-def unet_step(device: str) -> Callable[[], None]:
-    import torch
-    from workloads import vision
-
-    model = vision.unet().to(device)
-    inputs = {name: t.to(device) for name, t in vision.noisy().items()}
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-
-    def step() -> None:
-        optimizer.zero_grad()
-        (model(**inputs).sample - inputs["sample"]).square().mean().backward()
-        optimizer.step()
-
-    return step
+    return on
 
 
 def adamw_step(device: str) -> Callable[[], None]:
@@ -178,13 +110,17 @@ def first_calls() -> Row:
     return Row("first call of an operator with a new shape", value, "ms", "", "<= 3", value <= 3)
 
 
-def layer_70b() -> list[Row]:
-    done = subprocess.run(
-        [sys.executable, ROOT / "tools" / "workloads" / "layer70b.py"], capture_output=True, text=True, check=False
-    )
+def in_process(script: str, *args: str, **environment: str) -> Any:
+    """What a script of tools/ prints, as JSON, in a process of its own."""
+    command = [sys.executable, ROOT / "tools" / script, *args]
+    done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=False)
     if done.returncode:
-        sys.exit(f"tools/bench: the 70B layer failed: {done.stderr.strip()}")
-    r = json.loads(done.stdout)
+        sys.exit(f"tools/bench: {script} failed: {done.stderr.strip()}")
+    return json.loads(done.stdout)
+
+
+def layer_70b() -> list[Row]:
+    r = in_process("workloads/layer70b.py")
     fits = "fits" if r["hbm_peak_bytes"] <= r["hbm_capacity_bytes"] else "does not fit"
     detail = (
         f"{r['simulated_ns'] / 1e6:.0f} ms simulated, HBM peak {r['hbm_peak_bytes'] / 2**30:.1f} of "
@@ -199,16 +135,7 @@ def layer_70b() -> list[Row]:
 
 
 def layer_8b() -> list[Row]:
-    done = subprocess.run(
-        [sys.executable, ROOT / "tools" / "workloads" / "layer8b.py"],
-        env={**os.environ, "NEURON_LOGICAL_NC_CONFIG": "2"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        sys.exit(f"tools/bench: the 8B layer failed: {done.stderr.strip()}")
-    r = json.loads(done.stdout)
+    r = in_process("workloads/layer8b.py", NEURON_LOGICAL_NC_CONFIG="2")
     busy = "; ".join(
         f"core {n}: " + ", ".join(f"{unit} {100 * share:.0f} %" for unit, share in core.items())
         for n, core in enumerate(r["busy"])
@@ -304,6 +231,8 @@ def speed() -> list[Row]:
     import torch
 
     torch.set_num_threads(1)
+    adam = lambda parameters: torch.optim.AdamW(parameters, lr=1e-3)
+    sgd = lambda parameters: torch.optim.SGD(parameters, lr=0.01, momentum=0.9)
     graph = "matmul graph 4 x 2048x2048, batch 512, forward + backward, vs CPU eager"
     llama = "tiny Llama training step (AdamW), warm, vs CPU eager"
     digits = "digits CNN training step (SGD), warm, vs CPU eager"
@@ -311,11 +240,11 @@ def speed() -> list[Row]:
     unet = "small UNet training step (AdamW), warm, vs CPU eager"
     adamw = "AdamW step over 200 parameters, foreach, vs CPU eager"
     steps: dict[str, Callable[[], list[Row]]] = {
-        graph: lambda: [ratio_row(graph, matmul_graph, 3, 3, 1.3)],
-        llama: lambda: [ratio_row(llama, llama_step, 10, 15, 4)],
-        digits: lambda: [ratio_row(digits, digits_step, 20, 15, 4)],
-        resnet: lambda: [ratio_row(resnet, resnet_step, 10, 6, 4)],
-        unet: lambda: [ratio_row(unet, unet_step, 5, 6, 4)],
+        graph: lambda: [ratio_row(graph, training_step("matmul_graph"), 3, 3, 1.3)],
+        llama: lambda: [ratio_row(llama, training_step("llama", adam), 10, 15, 4)],
+        digits: lambda: [ratio_row(digits, training_step("digits_cnn", sgd, max_norm=1), 20, 15, 4)],
+        resnet: lambda: [ratio_row(resnet, training_step("resnet", sgd), 10, 6, 4)],
+        unet: lambda: [ratio_row(unet, training_step("unet", adam), 5, 6, 4)],
         adamw: lambda: [ratio_row(adamw, adamw_step, 10, 3, 3)],
         "first calls": lambda: [first_calls()],
         "70B layer": layer_70b,
@@ -532,12 +461,13 @@ def main() -> int:
     if args.what == "compile":
         with working("compiling and timing"):
             cases = bench_compile.measure(native)
+            models = bench_models.measure(in_process)
         bench_compile.show(cases)
-        if args.json:
-            args.json.write_text(json.dumps({"schema_version": 1, "rows": [asdict(c) for c in cases]}, indent=1) + "\n")
-        return 0 if all(c.ok for c in cases) else 1
-    rows = speed()
-    show(rows)
+        bench_models.show(models)
+        rows = [*cases, *models]
+    else:
+        rows = speed()
+        show(rows)
     if args.json:
         args.json.write_text(json.dumps({"schema_version": 1, "rows": [asdict(r) for r in rows]}, indent=1) + "\n")
     return 0 if all(r.ok for r in rows) else 1

@@ -1,4 +1,4 @@
-"""Quality of compiled programs in simulated time on trn2, one physical core, against published results.
+"""Quality of compiled programs in simulated time on trn2, one physical core, against published results; and on both.
 
 The cases are graphs in `tools/bench_compile/cases`; trnsim_bench_compile compiles them and runs them without data.
 """
@@ -53,6 +53,7 @@ class Case:
     compile_s: float
     instructions: int
     moved_bytes: int
+    two_cores_us: float  # the same graph divided over both physical cores of a logical core
     engines: dict[str, float] = field(default_factory=dict)
 
 
@@ -66,7 +67,7 @@ def bound(row: dict[str, Any]) -> str:
     return f"{name} ({share:.0%})" if share >= 0.5 else f"dependences; most used: {name} ({share:.0%})"
 
 
-def case(name: str, target: Target, row: dict[str, Any]) -> Case:
+def case(name: str, target: Target, row: dict[str, Any], on_two: dict[str, Any]) -> Case:
     time = row["simulated_ns"]
     ideal = row["flops"] / PE_FLOP_PER_NS[target.dtype] / time if row["tensor"] > 0 else 0.0
     dma = row["hbm_bytes"] / DMA_BYTES_PER_NS / time
@@ -80,15 +81,17 @@ def case(name: str, target: Target, row: dict[str, Any]) -> Case:
     moved = row["bytes_read"] + row["bytes_written"]
     return Case(
         name, target.what, wanted, ok, time / 1e3, row["tensor"], ideal, dma, bound(row), row["compile_s"],
-        row["instructions"], moved, engines,
+        row["instructions"], moved, on_two["simulated_ns"] / 1e3, engines,
     )  # fmt: skip
 
 
 def measure(native: Callable[..., Any]) -> list[Case]:
     cases = []
     for name, target in TARGETS.items():
-        (row,) = native("trnsim_bench_compile", CASES / f"{name}.graph")
-        cases.append(case(name, target, row))
+        graph = CASES / f"{name}.graph"
+        (row,) = native("trnsim_bench_compile", graph)
+        (on_two,) = native("trnsim_bench_compile", "--cores", "2", graph)
+        cases.append(case(name, target, row, on_two))
     return cases
 
 
@@ -97,11 +100,11 @@ def show(cases: list[Case]) -> None:
     from rich.table import Table
 
     table = Table(title="tools/bench compile: simulated time, trn2, one physical core, launch included")
-    for column in ("what", "target", "measured", "", "PE", "PE ideal", "DMA", "bound by"):
+    for column in ("what", "target", "measured", "", "PE", "PE ideal", "DMA", "bound by", "2 cores"):
         table.add_column(column)
     for c in cases:
         table.add_row(
             c.what, c.target, f"{c.measured_us:,.1f} us", "ok" if c.ok else "[red]short[/red]", f"{c.pe:.0%}",
-            f"{c.pe_ideal:.0%}", f"{c.dma:.0%}", c.bound,
+            f"{c.pe_ideal:.0%}", f"{c.dma:.0%}", c.bound, f"{c.two_cores_us:,.1f} us",
         )  # fmt: skip
     Console(width=None if sys.stdout.isatty() else 160).print(table)
