@@ -25,7 +25,7 @@ StridedBox strided_box(const Access& a, int64_t repeat_bytes, int64_t repeat) {
   const auto bytes = static_cast<int64_t>(dtype_bytes(a.dtype));
   r.lo = a.offset;
   for (int i = -1; i < a.num_dims; ++i) {
-    int64_t stride = i < 0 ? repeat_bytes : a.step[i] * bytes;
+    int64_t stride = i < 0 ? repeat_bytes : a.step_bytes(i);
     const int64_t size = i < 0 ? repeat : a.size[i];
     if (size <= 1 || stride == 0) continue;
     if (stride < 0) {

@@ -52,6 +52,10 @@ struct Access {
   int64_t elements() const {
     return space == Space::kHbm ? free_elements() : free_elements() * num_partitions;
   }
+  // Bytes from an entry of dim d to the next. The step of a dim of one entry may be any number and means nothing.
+  int64_t step_bytes(int d) const {
+    return size[d] > 1 ? step[d] * static_cast<int64_t>(dtype_bytes(dtype)) : 0;
+  }
   // True when the free axis is one dense run.
   bool contiguous() const {
     int64_t expect = 1;

@@ -79,8 +79,8 @@ std::string support_markdown() {
   for (const Row& r : all_rows()) {
     const std::string n(r.name);
     md += "| [`" + n + "`](isa.md#" + n + ") | " + std::string(r.source) + " | " +
-          engines(r, Generation::kTrn2) + " | " + engines(r, Generation::kTrn3) + " | " + "`test_exec` / " +
-          n + " | `test_laws` / " + n + " | " + std::string(name(r.timing)) + " |\n";
+          engines(r, Generation::kTrn2) + " | " + engines(r, Generation::kTrn3) + " | `test_exec` / " + n +
+          " | `test_laws` / " + n + " | " + std::string(name(r.timing)) + " |\n";
   }
   md +=
       "\n## Not in the table\n\n"

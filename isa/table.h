@@ -239,8 +239,10 @@ constexpr bool is_matmul(Opcode o) {
 constexpr bool is_stationary_load(Opcode o) {
   return o == Opcode::kLoadStationary || o == Opcode::kLoadStationaryMx || o == Opcode::kLoadStationarySparse;
 }
-// Values of the contraction that one partition of the moving operand of a matrix product holds in a row of its own.
-inline int moving_rows(const Instruction& i) {
+// Rows of the contraction in one partition of a matrix product: a pair of FP8 rows, or what stands behind a row of a
+// sparse matrix. Of an instruction, as it is written or prepared.
+template <typename AnyInstruction>
+int moving_rows(const AnyInstruction& i) {
   return i.opcode == Opcode::kMultiplyMovingSparse ? static_cast<int>(i.count)
          : i.has(kFlagDoubleRow)                   ? 2
                                                    : 1;

@@ -259,8 +259,7 @@ void InstructionChecker::check_access(const Access& a, const OperandRule& rule, 
     illegal(join({what, " names address register ", number(a.address_register), "; a sequencer has ",
                   number(kNumRegisters)}));
   }
-  // Byte range of the pattern. 128-bit: sizes and steps are arbitrary here.
-  __extension__ using Wide = __int128;
+  // Byte range of the pattern.
   Wide lowest = a.offset, highest = a.offset;
   Wide elements = 1;
   const auto bytes = static_cast<int64_t>(dtype_bytes(a.dtype));
@@ -272,7 +271,8 @@ void InstructionChecker::check_access(const Access& a, const OperandRule& rule, 
         malformed(illegal_class, join({what, " dim ", number(d), " has ", number(a.size[d]),
                                        " elements; a size has 16 bits. Split the instruction"}));
       }
-      if (a.size[d] > 1 && (a.step[d] < INT16_MIN || a.step[d] > INT16_MAX)) {
+      const bool steps = a.size[d] > 1 || (a.indirect && d == 0);  // an index list multiplies it
+      if (steps && (a.step[d] < INT16_MIN || a.step[d] > INT16_MAX)) {
         malformed(illegal_class,
                   join({what, " dim ", number(d), " has step ", number(a.step[d]),
                         "; a step has 16 bits (-32768 to 32767 elements). Split the instruction"}));
@@ -290,6 +290,13 @@ void InstructionChecker::check_access(const Access& a, const OperandRule& rule, 
                      join({what, " has more than 2^", number(log2_limit), " elements"}));
   }
   const int64_t count = static_cast<int64_t>(elements);
+  // The same for its range, to which an address register or an index adds.
+  const Wide far = Wide{1} << 40;
+  const auto check_reach = [&] {
+    if (lowest >= -far && highest <= far) return;
+    malformed(ErrorClass::kUserError, join({what, " covers bytes ", wide_number(lowest), " to ",
+                                            wide_number(highest), "; no memory has more than 2^40"}));
+  };
   if (a.space == Space::kHbm) {
     if (a.tensor >= program_.tensors.size()) {
       return malformed(ErrorClass::kUserError,
@@ -306,6 +313,8 @@ void InstructionChecker::check_access(const Access& a, const OperandRule& rule, 
       malformed(ErrorClass::kUserError,
                 join({what, " covers bytes ", wide_number(lowest), " to ", wide_number(highest),
                       " of tensor ", t.name, ", which has ", number(static_cast<int64_t>(t.bytes))}));
+    } else {
+      check_reach();
     }
     return;
   }
@@ -337,6 +346,8 @@ void InstructionChecker::check_access(const Access& a, const OperandRule& rule, 
   if (a.address_register == kNoRegister && !a.indirect && (lowest < 0 || highest > capacity)) {
     malformed(illegal_class, join({what, " covers bytes ", wide_number(lowest), " to ", wide_number(highest),
                                    " of a ", name(a.space), " partition, which has ", number(capacity)}));
+  } else {
+    check_reach();
   }
   // The tensor engine accumulates bank by bank.
   if (engine_ == Engine::kTensor && !by_dma && a.space == Space::kPsum &&

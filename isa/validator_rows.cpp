@@ -350,12 +350,14 @@ void InstructionChecker::check_row_rule(Rule rule) {
       return rule_quantize();
     case Rule::kShuffleShape:
       return rule_shuffle();
-    case Rule::kRangeBounds:
-      if (i.imm < 0 || i.imm + i.src0.free_elements() > (1 << 24)) {
-        illegal("the range " + number(i.imm) + " to " + number(i.imm + i.src0.free_elements()) +
+    case Rule::kRangeBounds: {
+      const Wide end = Wide{i.imm} + i.src0.free_elements();
+      if (i.imm < 0 || end > (1 << 24)) {
+        illegal("the range " + number(i.imm) + " to " + wide_number(end) +
                 " leaves 0 to 2^24: indices are compared in FP32");
       }
       return;
+    }
     case Rule::kCumulativeOperators:
       if (i.reduce_op != i.op1) user("reduce_op must be op1");
       if (i.reduce < ReduceCmd::kReduce) user("reduce must be reset_reduce, reduce or load_reduce");

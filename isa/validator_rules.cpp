@@ -33,7 +33,7 @@ std::string operators_text(AluSet set) {
   return text;
 }
 
-__extension__ std::string wide_number(__int128 v) {
+std::string wide_number(Wide v) {
   if (v > INT64_MAX) return "more than 2^63";
   if (v < INT64_MIN) return "less than -2^63";
   return number(static_cast<int64_t>(v));
@@ -153,7 +153,13 @@ void InstructionChecker::check_rules() {
   for (unsigned r = 0; set != 0; ++r, set >>= 1) {
     if (set & 1) check_rule(static_cast<Rule>(r));
   }
-  if (row_->uses(kFieldPattern) && i_->dst.num_dims > 4) illegal("a pattern has at most 4 dims");
+  if (row_->uses(kFieldPattern)) {
+    if (i_->dst.num_dims > 4) illegal("a pattern has at most 4 dims");
+    constexpr int64_t kLimit = int64_t{1} << 62;  // the steps stay in 64 bits
+    if (i_->pattern.base < -kLimit || i_->pattern.base > kLimit) {
+      user("the base of the pattern is " + number(i_->pattern.base) + "; the limit is 2^62");
+    }
+  }
 }
 
 void InstructionChecker::expect_elements(const Access& a, std::string_view what, int64_t count) {
@@ -500,7 +506,7 @@ void InstructionChecker::rule_dma_transpose_shape() {
     user("skip_out_of_bounds has no meaning without indices");
   }
   if (i.dst.num_partitions != last ||
-      i.dst.free_elements() * i.dst.num_partitions != i.src0.elements() / first * rows) {
+      i.dst.free_elements() * i.dst.num_partitions != Wide{i.src0.elements() / first} * rows) {
     illegal("src0 is " + shape(i.src0) + ", dst " + shape(i.dst) + "; the transpose has the sides swapped");
   }
   if (i.dge == DgeMode::kHardware) {

@@ -9,7 +9,9 @@
 namespace trnsim::isa {
 
 std::string number(int64_t v);
-__extension__ std::string wide_number(__int128 v);
+// Sizes, steps and immediates are arbitrary before they are checked.
+__extension__ using Wide = __int128;
+std::string wide_number(Wide v);
 std::string spaces_text(SpaceSet set);
 std::string dtypes_text(DtypeSet set);
 std::string operators_text(AluSet set);

@@ -15,13 +15,13 @@
 #include <optional>
 #include <tuple>
 
+#include "device_plugin/aten/tensors.h"
+
 namespace trnsim::aten {
 namespace {
 
 using at::Tensor;
 using OptionalTensor = std::optional<Tensor>;
-
-bool given(const OptionalTensor& t) { return t.has_value() && t->defined(); }
 
 using Attention = std::tuple<Tensor, Tensor>(const Tensor&, const Tensor&, const Tensor&,
                                              const OptionalTensor&, bool, double);

@@ -38,33 +38,10 @@ bool same_view(const at::Tensor& a, const at::Tensor& b) {
 // have plans of their own, whose making asks the CPU.
 uint64_t kind_of_number(const at::Tensor* first, bool is_double, double real, int64_t integer) {
   if (first == nullptr) return 0;
-  const c10::ScalarType type = first->scalar_type();
-  double low, high;
-  switch (type) {
-    case c10::ScalarType::Byte:
-      low = 0, high = 255;
-      break;
-    case c10::ScalarType::Char:
-      low = -128, high = 127;
-      break;
-    case c10::ScalarType::Short:
-      low = -32768, high = 32767;
-      break;
-    case c10::ScalarType::Int:
-      low = -2147483648.0, high = 2147483647.0;
-      break;
-    case c10::ScalarType::Half:
-      low = -65504, high = 65504;
-      break;
-    case c10::ScalarType::BFloat16:
-    case c10::ScalarType::Float:
-      low = -std::numeric_limits<float>::max(), high = std::numeric_limits<float>::max();
-      break;
-    default:
-      return 0;
-  }
+  const auto range = range_of(first->scalar_type());
+  if (!range) return 0;
   const double value = is_double ? real : static_cast<double>(integer);
-  return std::isfinite(value) && (value < low || value > high) ? 1 : 0;
+  return std::isfinite(value) && (value < range->first || value > range->second) ? 1 : 0;
 }
 
 }  // namespace
@@ -75,6 +52,27 @@ float narrowed_to_float(double value) {
     value = std::min(std::max(value, -kMax), kMax);
   }
   return static_cast<float>(value);
+}
+
+std::optional<std::pair<double, double>> range_of(c10::ScalarType type) {
+  constexpr double kMax = std::numeric_limits<float>::max();
+  switch (type) {
+    case c10::ScalarType::Byte:
+      return std::pair(0.0, 255.0);
+    case c10::ScalarType::Char:
+      return std::pair(-128.0, 127.0);
+    case c10::ScalarType::Short:
+      return std::pair(-32768.0, 32767.0);
+    case c10::ScalarType::Int:
+      return std::pair(-2147483648.0, 2147483647.0);
+    case c10::ScalarType::Half:
+      return std::pair(-65504.0, 65504.0);
+    case c10::ScalarType::BFloat16:
+    case c10::ScalarType::Float:
+      return std::pair(-kMax, kMax);
+    default:
+      return std::nullopt;
+  }
 }
 
 int32_t Call::add_param(double value) {

@@ -5,6 +5,7 @@
 #include <c10/util/SmallVector.h>
 
 #include <optional>
+#include <utility>
 
 #include "device_plugin/aten/op_table.h"
 #include "device_plugin/aten/plan.h"
@@ -14,6 +15,9 @@ namespace trnsim::aten {
 // The FP32 number that a parameter holds. The largest finite values stand for doubles beyond its range: a mask value
 // must not turn into infinity.
 float narrowed_to_float(double value);
+
+// The smallest and the largest number that an element of this type takes; nothing where PyTorch's checks do not ask.
+std::optional<std::pair<double, double>> range_of(c10::ScalarType type);
 
 // What an argument position of type Tensor turned out to be.
 struct TensorRef {

@@ -14,6 +14,8 @@ struct Pair {
 Pair pair_of(const at::Tensor& t);  // of a real tensor too; resolves conjugation and negation
 at::Tensor complex_of(const at::Tensor& re, const at::Tensor& im);  // new memory; equal real types
 inline at::Tensor complex_of(const Pair& p) { return complex_of(p.re, p.im); }
+Pair times(const Pair& a, const Pair& b);
+Pair rotated(const at::Tensor& size, const at::Tensor& angle);  // from polar form
 
 // Forms of operators for complex tensors beside those of composites_complex.cpp.
 Composites complex_function_forms();

@@ -13,13 +13,13 @@
 #include <tuple>
 #include <vector>
 
+#include "device_plugin/aten/tensors.h"
+
 namespace trnsim::aten {
 namespace {
 
 using at::Tensor;
 using OptionalTensor = std::optional<Tensor>;
-
-bool given(const OptionalTensor& t) { return t.has_value() && t->defined(); }
 
 Tensor biased(const Tensor& gates, const OptionalTensor& bias) { return given(bias) ? gates + *bias : gates; }
 

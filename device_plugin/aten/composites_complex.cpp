@@ -11,7 +11,6 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/full.h>
 #include <ATen/ops/hypot.h>
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/ones_like.h>
@@ -22,7 +21,6 @@
 #include <ATen/ops/view_as_real.h>
 #include <ATen/ops/view_as_real_native.h>
 #include <ATen/ops/where.h>
-#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <torch/library.h>
 
@@ -59,6 +57,9 @@ Tensor complex_of(const Tensor& re, const Tensor& im) {
   return result;
 }
 
+Pair times(const Pair& a, const Pair& b) { return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re}; }
+Pair rotated(const Tensor& size, const Tensor& angle) { return {size * angle.cos(), size * angle.sin()}; }
+
 namespace {
 
 // Both operands of an operator, in the real type of their common one.
@@ -80,7 +81,6 @@ struct Operands {
 
 Tensor number(const at::Scalar& s) { return at::native::wrapped_scalar_tensor(s); }
 
-Pair times(const Pair& a, const Pair& b) { return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re}; }
 Pair scaled(const Pair& p, const at::Scalar& s) {
   if (!s.isComplex()) return {p.re * s, p.im * s};
   const auto c = s.toComplexDouble();
@@ -164,8 +164,6 @@ Tensor sign(const Tensor& x) {
   return complex_of(at::where(none, p.re, p.re / size), at::where(none, p.im, p.im / size));
 }
 
-Pair rotated(const Tensor& size, const Tensor& angle) { return {size * angle.cos(), size * angle.sin()}; }
-
 Tensor exponential(const Tensor& x) {
   const Pair p = pair_of(x);
   return complex_of(rotated(p.re.exp(), p.im));
@@ -174,21 +172,6 @@ Tensor exponential(const Tensor& x) {
 Tensor logarithm(const Tensor& x) {
   const Pair p = pair_of(x);
   return complex_of(at::hypot(p.re, p.im).log(), at::atan2(p.im, p.re));
-}
-
-Tensor filled(const Tensor& self, const at::Scalar& value) {
-  const auto c = value.toComplexDouble();
-  const auto options = self.options().dtype(c10::toRealValueType(self.scalar_type()));
-  return complex_of(at::full(self.sizes(), c.real(), options), at::full(self.sizes(), c.imag(), options));
-}
-Tensor zero(const Tensor& self) { return filled(self, 0); }
-
-Tensor new_zeros(const Tensor& self, at::IntArrayRef sizes, std::optional<c10::ScalarType> dtype,
-                 std::optional<c10::Layout> /*layout*/, std::optional<c10::Device> /*device*/,
-                 std::optional<bool> /*pin_memory*/) {
-  const c10::ScalarType type = dtype.value_or(self.scalar_type());
-  const Tensor zeros = at::zeros(sizes, self.options().dtype(c10::toRealValueType(type)));
-  return c10::isComplexType(type) ? complex_of(zeros, zeros) : zeros;
 }
 
 Tensor same_values(const Tensor& x, const Tensor& y) {
@@ -235,6 +218,9 @@ Tensor mean(const Tensor& x, at::OptionalIntArrayRef dim, bool keepdim,
 }
 Tensor mean_all(const Tensor& x, std::optional<c10::ScalarType> dtype) {
   return reduced(x, dtype, [&](const Tensor& t) { return t.mean(); });
+}
+Tensor running_sum(const Tensor& x, int64_t dim, std::optional<c10::ScalarType> dtype) {
+  return reduced(x, dtype, [&](const Tensor& t) { return t.cumsum(dim); });
 }
 
 Tensor constant_pad(const Tensor& x, at::IntArrayRef pad, const at::Scalar& value) {
@@ -361,9 +347,6 @@ const c10::KernelFunction* complex_form(const std::string& functional) {
         composite("aten::sgn", &sign),
         composite("aten::exp", &exponential),
         composite("aten::log", &logarithm),
-        composite("aten::fill.Scalar", &filled),
-        composite("aten::zero", &zero),
-        composite("aten::new_zeros", &new_zeros),
         composite("aten::eq.Tensor", &same_values),
         composite("aten::eq.Scalar", &same_values_scalar),
         composite("aten::ne.Tensor", &other_values),
@@ -374,6 +357,7 @@ const c10::KernelFunction* complex_form(const std::string& functional) {
         composite("aten::sum.dim_IntList", &sum),
         composite("aten::mean", &mean_all),
         composite("aten::mean.dim", &mean),
+        composite("aten::cumsum", &running_sum),
         composite("aten::constant_pad_nd", &constant_pad),
         composite("aten::slice_backward", &slice_backward),
         composite("aten::select_backward", &select_backward),

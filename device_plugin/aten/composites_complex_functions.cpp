@@ -2,16 +2,13 @@
 #include <ATen/ScalarOps.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/add.h>
 #include <ATen/ops/atan2.h>
 #include <ATen/ops/copysign.h>
-#include <ATen/ops/div.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/hypot.h>
 #include <ATen/ops/linalg_cross.h>
 #include <ATen/ops/linalg_vector_norm.h>
-#include <ATen/ops/mul.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/sub.h>
 #include <ATen/ops/var.h>
@@ -58,7 +55,7 @@ Tensor power(const Tensor& x, const Tensor& y) {
   const Tensor size = at::hypot(base.re, base.im), angle = at::atan2(base.im, base.re);
   const Tensor new_size = size.pow(exponent.re) * (exponent.im * angle).neg().exp();
   const Tensor new_angle = exponent.im * size.log() + exponent.re * angle;
-  const Tensor value = complex_of(new_size * new_angle.cos(), new_size * new_angle.sin());
+  const Tensor value = complex_of(rotated(new_size, new_angle));
   const Tensor one = at::ones_like(value);
   return at::where(x.eq(0), at::where(y.eq(0), one, at::zeros_like(value)), value);
 }
@@ -253,14 +250,7 @@ Tensor is_infinite(const Tensor& x) {
   return p.re.isinf().logical_or(p.im.isinf());
 }
 
-Tensor running_sum(const Tensor& x, int64_t dim, std::optional<c10::ScalarType> dtype) {
-  const Tensor operand = dtype ? x.to(*dtype) : x;
-  if (!operand.is_complex()) return operand.cumsum(dim);
-  const Pair p = pair_of(operand);
-  return complex_of(p.re.cumsum(dim), p.im.cumsum(dim));
-}
-
-// ---- new tensors
+// ---- tensors of one value
 // --------------------------------------------------------------------------------------------------------
 using Type = std::optional<c10::ScalarType>;
 using Layout = std::optional<c10::Layout>;
@@ -268,13 +258,15 @@ using Device = std::optional<c10::Device>;
 using Flag = std::optional<bool>;
 using Format = std::optional<at::MemoryFormat>;
 
-Tensor all_equal(const Tensor& like, at::IntArrayRef sizes, const at::Scalar& value, Type dtype) {
+Tensor all_equal(const Tensor& like, at::IntArrayRef sizes, const at::Scalar& value, Type dtype = {}) {
   const c10::ScalarType type = dtype.value_or(like.scalar_type());
   const auto options = like.options().dtype(c10::toRealValueType(type));
   if (!c10::isComplexType(type)) return at::full(sizes, value, options);
   const auto c = value.toComplexDouble();
   return complex_of(at::full(sizes, c.real(), options), at::full(sizes, c.imag(), options));
 }
+Tensor filled(const Tensor& x, const at::Scalar& v) { return all_equal(x, x.sizes(), v); }
+Tensor zero(const Tensor& x) { return all_equal(x, x.sizes(), 0); }
 Tensor zeros_like(const Tensor& x, Type t, Layout, Device, Flag, Format) {
   return all_equal(x, x.sizes(), 0, t);
 }
@@ -283,6 +275,9 @@ Tensor ones_like(const Tensor& x, Type t, Layout, Device, Flag, Format) {
 }
 Tensor full_like(const Tensor& x, const at::Scalar& v, Type t, Layout, Device, Flag, Format) {
   return all_equal(x, x.sizes(), v, t);
+}
+Tensor new_zeros(const Tensor& x, at::IntArrayRef sizes, Type t, Layout, Device, Flag) {
+  return all_equal(x, sizes, 0, t);
 }
 Tensor new_ones(const Tensor& x, at::IntArrayRef sizes, Type t, Layout, Device, Flag) {
   return all_equal(x, sizes, 1, t);
@@ -304,10 +299,12 @@ Composites complex_function_forms() {
           composite("aten::count_nonzero", &count_of_all_truth),
           composite("aten::count_nonzero.dim_IntList", &count_of_truth),
           composite("aten::isinf", &is_infinite),
-          composite("aten::cumsum", &running_sum),
+          composite("aten::fill.Scalar", &filled),
+          composite("aten::zero", &zero),
           composite("aten::zeros_like", &zeros_like),
           composite("aten::ones_like", &ones_like),
           composite("aten::full_like", &full_like),
+          composite("aten::new_zeros", &new_zeros),
           composite("aten::new_ones", &new_ones),
           composite("aten::new_full", &new_full),
           composite("aten::sqrt", &of_pair<root>),

@@ -8,7 +8,6 @@
 
 #include <array>
 #include <memory>
-#include <string>
 #include <string_view>
 #include <utility>
 
@@ -34,10 +33,8 @@ bool names_places(std::string_view argument) {
 
 class EachPart final : public c10::OperatorKernel {
  public:
-  explicit EachPart(const std::string& name) {
-    const size_t dot = name.find('.');
-    op_ = c10::Dispatcher::singleton().findSchema(
-        {name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1)});
+  explicit EachPart(std::string_view name) {
+    op_ = c10::Dispatcher::singleton().findSchema(operator_name(name));
     TORCH_INTERNAL_ASSERT(op_.has_value(), name, " is no operator");
   }
 

@@ -29,8 +29,6 @@ Pair roots(const Tensor& numerators, int64_t n, double sign, const Tensor& like)
   return {angle.cos().to(at::kFloat).to(like.device()), angle.sin().to(at::kFloat).to(like.device())};
 }
 
-Pair times(const Pair& a, const Pair& b) { return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re}; }
-
 // x [.., n] with the matrix w [n, m]
 Pair multiplied(const Pair& x, const Pair& w) {
   const Tensor both = at::cat({x.re, x.im}, -1);

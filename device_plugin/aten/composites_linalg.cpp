@@ -25,6 +25,7 @@
 
 #include "device_plugin/aten/batches.h"
 #include "device_plugin/aten/composite_kernel.h"
+#include "device_plugin/aten/tensors.h"
 
 namespace trnsim::aten {
 namespace {
@@ -37,7 +38,6 @@ using Four = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 Tensor own_copy(const Tensor& a) { return flat_batch(a).clone(at::MemoryFormat::Contiguous); }
 
 Tensor places(int64_t n, const Tensor& like) { return at::arange(n, like.options().dtype(at::kInt)); }
-Tensor zero_unless(const Tensor& keep, const Tensor& v) { return at::where(keep, v, at::zeros_like(v)); }
 Tensor products(const Tensor& column, const Tensor& row) { return column.unsqueeze(2) * row.unsqueeze(1); }
 
 // info of LAPACK: the first step that failed, counted from 1.

@@ -34,6 +34,7 @@
 
 #include "device_plugin/aten/composite_kernel.h"
 #include "device_plugin/aten/composites_indexing.h"
+#include "device_plugin/aten/tensors.h"
 
 namespace trnsim::aten {
 namespace {
@@ -41,11 +42,6 @@ namespace {
 using at::Tensor;
 using OptionalTensor = std::optional<Tensor>;
 constexpr double kInf = std::numeric_limits<double>::infinity();
-
-bool given(const OptionalTensor& t) { return t.has_value() && t->defined(); }
-Tensor zeros_where(const Tensor& keep, const Tensor& value) {
-  return at::where(keep, value, at::zeros_like(value));
-}
 
 // ---- embedding_bag
 // --------------------------------------------------------------------------------------------------
@@ -90,14 +86,14 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> embedding_bag(const Tensor& weight, c
         at::where(hit, counting(n, bag).unsqueeze(1), at::full({}, n, bag.options())).expand_as(rows);
     largest = at::full_like(out, n, bag.options()).index_reduce(0, bag, position.contiguous(), "amin");
     const Tensor filled = size.unsqueeze(1).gt(0);
-    out = zeros_where(filled, out);
+    out = zero_unless(filled, out);
     largest =
         n == 0 ? at::zeros_like(largest)
-               : zeros_where(filled, at::take(long_indices, largest.clamp(0, std::max<int64_t>(n - 1, 0))));
+               : zero_unless(filled, at::take(long_indices, largest.clamp(0, std::max<int64_t>(n - 1, 0))));
   } else {
     if (given(per_sample_weights)) rows = rows * per_sample_weights->unsqueeze(1);
     out = at::zeros({bags, weight.size(1)}, weight.options())
-              .index_add(0, bag, zeros_where(counts_column, rows));
+              .index_add(0, bag, zero_unless(counts_column, rows));
     if (static_cast<Bag>(mode) == Bag::kMean)
       out = out / size.clamp_min(1).unsqueeze(1).to(out.scalar_type());
   }
@@ -116,7 +112,7 @@ Tensor embedding_bag_backward(const Tensor& grad, const Tensor& indices, const T
       "Use sparse=False.");
   const Tensor sums = at::zeros({num_weights, grad.size(1)}, grad.options());
   if (static_cast<Bag>(mode) == Bag::kMax)
-    return sums.scatter_add(0, maximum_indices.to(at::kLong), zeros_where(bag_size.gt(0).unsqueeze(1), grad));
+    return sums.scatter_add(0, maximum_indices.to(at::kLong), zero_unless(bag_size.gt(0).unsqueeze(1), grad));
   const int64_t n = indices.size(0);
   const Tensor bag = bag_of_element(offsets, bag_size.size(0), n), rows = indices.to(at::kLong);
   Tensor g = grad;
@@ -128,7 +124,7 @@ Tensor embedding_bag_backward(const Tensor& grad, const Tensor& indices, const T
                             .index_add(0, rows, at::ones({n}, grad.options().dtype(at::kFloat)));
     g = g / uses.index_select(0, rows).unsqueeze(1).to(g.scalar_type());
   }
-  return sums.index_add(0, rows, zeros_where(rows.ne(padding_idx).unsqueeze(1), g));
+  return sums.index_add(0, rows, zero_unless(rows.ne(padding_idx).unsqueeze(1), g));
 }
 
 Tensor embedding_bag_weights_backward(const Tensor& grad, const Tensor& weight, const Tensor& indices,
@@ -136,7 +132,7 @@ Tensor embedding_bag_weights_backward(const Tensor& grad, const Tensor& weight, 
                                       int64_t padding_idx) {
   const Tensor rows = indices.to(at::kLong);
   const Tensor g = (grad.index_select(0, offset2bag.to(at::kLong)) * weight.index_select(0, rows)).sum(1);
-  return zeros_where(rows.ne(padding_idx), g);
+  return zero_unless(rows.ne(padding_idx), g);
 }
 
 // One factor per operand, or one per row and column; the other recipes the CPU refuses.
@@ -248,12 +244,12 @@ Tensor segment_reduce_backward(const Tensor& grad, const Tensor& output, const T
     const Tensor zeros = s.reduced(zero.to(data.scalar_type()), 0, "sum");
     const Tensor others =
         s.reduced(at::where(zero, at::ones_like(data), data), initial ? initial->toDouble() : 1, "prod");
-    const Tensor only_zero = zeros_where(s.spread(zeros).eq(1), s.spread(others));
+    const Tensor only_zero = zero_unless(s.spread(zeros).eq(1), s.spread(others));
     return s.spread(grad) * at::where(zero, only_zero, s.spread(output) / data);
   }
   const Tensor hit = data.eq(s.spread(output)).logical_or(data.isnan());
   const Tensor hits = s.reduced(hit.to(data.scalar_type()), 0, "sum");
-  return zeros_where(hit, s.spread(grad / hits.clamp_min(1)));
+  return zero_unless(hit, s.spread(grad / hits.clamp_min(1)));
 }
 
 // ---- CTC
@@ -384,7 +380,7 @@ Tensor ctc_loss_backward(const Tensor& grad, const Tensor& log_probs, const Tens
   const Tensor step = at::arange(l.steps, l.labels.options()).reshape({l.steps, 1, 1});
   Tensor counts = step.le(l.last_step.unsqueeze(0));
   if (zero_infinity) counts = counts.logical_and(loss.ne(kInf));
-  return zeros_where(counts.expand_as(result), result).to(log_probs.scalar_type());
+  return zero_unless(counts.expand_as(result), result).to(log_probs.scalar_type());
 }
 
 std::vector<int64_t> numbers(const Tensor& t) {
@@ -452,12 +448,12 @@ struct Labels {
   Labels(const Tensor& self, const Tensor& target)
       : x(self.dim() == 2 ? self : self.reshape({1, -1})), t(target.reshape(x.sizes())) {
     const Tensor valid = t.ge(0).to(at::kInt).cumprod(1).ne(0);
-    label = zeros_where(valid, t).to(at::kLong);
+    label = zero_unless(valid, t).to(at::kLong);
     const Tensor mark = valid.to(self.scalar_type());
     is_target = at::zeros_like(x).scatter_add(1, label, mark).gt(0);
     // [row, label, class]
     const Tensor z = (x.unsqueeze(1) - x.gather(1, label).unsqueeze(2) + 1).clamp_min(0);
-    excess = zeros_where(valid.unsqueeze(2).logical_and(is_target.unsqueeze(1).logical_not()), z);
+    excess = zero_unless(valid.unsqueeze(2).logical_and(is_target.unsqueeze(1).logical_not()), z);
   }
   Tensor x, t, label, is_target, excess;
 };
@@ -516,7 +512,7 @@ Tensor pdist_backward(const Tensor& grad, const Tensor& self, double p, const Te
   else if (p == kInf)
     slope = g * d.sign() * size.eq(norm).to(d.scalar_type());
   else
-    slope = zeros_where(norm.ne(0).logical_and(d.ne(0)),
+    slope = zero_unless(norm.ne(0).logical_and(d.ne(0)),
                         p == 2 ? g * d / norm : g * d.sign() * (size / norm).pow(p - 1));
   return at::zeros_like(self).index_add(0, pairs.first, slope).index_add(0, pairs.second, -slope);
 }

@@ -67,31 +67,22 @@ constexpr Form kForms[] = {
 };
 constexpr std::string_view kPrefix = "aten::_foreach_";
 
-struct Name {
-  std::string base, overload;
-  std::string full() const { return overload.empty() ? base : base + "." + overload; }
-};
-Name split(const std::string& name) {
-  const size_t dot = name.find('.');
-  return {name.substr(0, dot), dot == std::string::npos ? std::string() : name.substr(dot + 1)};
-}
-
 // The operator of one element; in-place when that of the list is.
-Name element_of(const c10::OperatorName& list) {
-  const auto element_in = [](const Name& name) -> std::optional<Name> {
+c10::OperatorName element_of(const c10::OperatorName& list) {
+  const auto element_in = [](const c10::OperatorName& name) -> std::optional<c10::OperatorName> {
     for (const Form& form : kForms)
-      if (name.full() == form.list) return split(form.element);
+      if (c10::toString(name) == form.list) return operator_name(form.element);
     return std::nullopt;
   };
-  Name own{list.name.substr(kPrefix.size()), list.overload_name};
-  std::optional<Name> element = element_in(own);
-  if (!element && own.base.back() == '_') {
-    own.base.pop_back();
+  c10::OperatorName own{list.name.substr(kPrefix.size()), list.overload_name};
+  std::optional<c10::OperatorName> element = element_in(own);
+  if (!element && own.name.back() == '_') {
+    own.name.pop_back();
     element = element_in(own).value_or(own);
-    element->base += '_';
+    element->name += '_';
   }
   if (!element) element = own;
-  element->base = "aten::" + element->base;
+  element->name = "aten::" + element->name;
   return *element;
 }
 
@@ -123,13 +114,14 @@ std::optional<Part> part_of(const c10::Argument& argument) {
 class ForeachKernel final : public c10::OperatorKernel {
  public:
   // Null when the operator does not have the form of one call per element.
-  static std::unique_ptr<ForeachKernel> make(const c10::FunctionSchema& schema, const Name& element) {
-    auto handle = c10::Dispatcher::singleton().findSchema({element.base, element.overload});
+  static std::unique_ptr<ForeachKernel> make(const c10::FunctionSchema& schema,
+                                             const c10::OperatorName& element) {
+    auto handle = c10::Dispatcher::singleton().findSchema(element);
     if (!handle) return nullptr;
     auto kernel = std::make_unique<ForeachKernel>(*handle);
-    kernel->name_ = schema.name() + (schema.overload_name().empty() ? "" : "." + schema.overload_name());
+    kernel->name_ = c10::toString(schema.operator_name());
     kernel->in_place_ = schema.returns().empty();
-    kernel->overload_ = lowered_overload(element.full());
+    kernel->overload_ = lowered_overload(c10::toString(element));
     const auto& arguments = handle->schema().arguments();
     for (const c10::Argument& a : arguments) {
       kernel->defaults_.push_back(a.default_value().value_or(c10::IValue()));
@@ -324,13 +316,14 @@ void register_foreach_ops() {
     if (!name.name.starts_with(kPrefix) || name.overload_name.ends_with("out")) continue;
     const auto handle = dispatcher.findSchema(name);
     if (!handle || !handle->hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd)) continue;
-    const Name element = element_of(name);
+    const c10::OperatorName element = element_of(name);
     // Lowered operators, and a copy.
-    if (lowered_overload(element.full()) == nullptr && element.full() != "aten::copy_") continue;
+    const std::string full = c10::toString(element);
+    if (lowered_overload(full) == nullptr && full != "aten::copy_") continue;
     auto kernel = ForeachKernel::make(handle->schema(), element);
     if (kernel == nullptr) continue;
-    const Name own{name.name.substr(std::string_view("aten::").size()), name.overload_name};
-    library->impl(own.full().c_str(), torch::CppFunction::makeFromBoxedFunctor(std::move(kernel)));
+    const std::string own = c10::toString(name).substr(std::string_view("aten::").size());
+    library->impl(own.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::move(kernel)));
   }
 }
 

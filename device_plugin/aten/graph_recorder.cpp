@@ -25,15 +25,6 @@ constexpr uint64_t kFirstPlace = uint64_t{1} << 52;
 constexpr uint64_t kPlaceAlignment = 4096;
 std::atomic<uint64_t> next_place{kFirstPlace};
 
-TensorMeta meta_of(const at::Tensor& t) {
-  TensorMeta meta;
-  meta.dtype = t.scalar_type();
-  meta.sizes.assign(t.sizes().begin(), t.sizes().end());
-  meta.strides.assign(t.strides().begin(), t.strides().end());
-  meta.extent_bytes = tensor_extent_bytes(t);
-  return meta;
-}
-
 // Types that one program may take for each other: they differ in sign only, or are bool and a byte.
 bool same_bits(isa::Dtype a, isa::Dtype b) {
   auto kind = [](isa::Dtype d) {

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "device_plugin/aten/call.h"
 #include "device_plugin/aten/promotion.h"
@@ -102,18 +101,15 @@ void ListCall::add_number(const CallNumber& value, c10::ScalarType type, bool wr
 
 // Where PyTorch's checks depend on the value of a number, the operators decide one by one.
 bool ListCall::numbers_fit() const {
-  using Limits = std::numeric_limits<float>;
-  double low = -Limits::max(), high = Limits::max();
-  auto narrow = [&](c10::ScalarType type, double least, double most) {
-    if ((types_ >> static_cast<unsigned>(type) & 1) == 0) return;
-    low = std::max(low, least);
-    high = std::min(high, most);
-  };
-  narrow(c10::ScalarType::Byte, 0, 255);
-  narrow(c10::ScalarType::Char, -128, 127);
-  narrow(c10::ScalarType::Short, -32768, 32767);
-  narrow(c10::ScalarType::Half, -65504, 65504);
-  return std::all_of(numbers_.begin(), numbers_.end(), [&](const CallNumber& n) {
+  using enum c10::ScalarType;
+  auto [low, high] = *range_of(Float);  // and integers of 32 bits, below
+  for (const c10::ScalarType type : {Byte, Char, Short, Half}) {
+    if ((types_ >> static_cast<unsigned>(type) & 1) == 0) continue;
+    const auto range = *range_of(type);
+    low = std::max(low, range.first);
+    high = std::min(high, range.second);
+  }
+  return std::all_of(numbers_.begin(), numbers_.end(), [low = low, high = high](const CallNumber& n) {
     if (n.is_integer && n.integer != static_cast<int32_t>(n.integer)) return false;
     const double value = n.is_integer ? static_cast<double>(n.integer) : n.real;
     return !std::isfinite(value) || (value >= low && value <= high);

@@ -44,15 +44,6 @@ void warn_about_64_bits(const Call& call) {
 
 // ---- the miss path: metadata, then a program
 // --------------------------------------------------------------------------
-TensorMeta meta_from(const at::Tensor& t) {
-  TensorMeta meta;
-  meta.dtype = t.scalar_type();
-  meta.sizes.assign(t.sizes().begin(), t.sizes().end());
-  meta.strides.assign(t.strides().begin(), t.strides().end());
-  meta.extent_bytes = extent_bytes(meta.sizes, meta.strides, c10::elementSize(meta.dtype));
-  return meta;
-}
-
 class GraphMaker {
  public:
   GraphMaker(const Overload& overload, const Call& call, const c10::Stack& stack, size_t begin, Plan& plan)
@@ -390,13 +381,13 @@ bool describe(const c10::OperatorHandle& op, const Overload& overload, const Cal
   if (on_trial) check_as_cpu(op, overload, call, stack, begin, /*suspected=*/false);
   for (size_t r = 0; r < results.size(); ++r) {
     plan.result_wanted.push_back(results[r].defined());
-    plan.results.push_back(results[r].defined() ? meta_from(results[r]) : TensorMeta{});
+    plan.results.push_back(results[r].defined() ? meta_of(results[r]) : TensorMeta{});
     bool resized = false;
     if (overload.is_out) {
       const at::Tensor& out = stack[begin + overload.written[r]].toTensor();
       resized = out.sizes() != results[r].sizes();
       // Shape functions may give an out= tensor new strides even when its sizes fit; its own layout stands.
-      if (!resized) plan.results.back() = meta_from(out);
+      if (!resized) plan.results.back() = meta_of(out);
     }
     plan.result_resized.push_back(resized);
   }
@@ -404,7 +395,7 @@ bool describe(const c10::OperatorHandle& op, const Overload& overload, const Cal
     const TensorRef& ref = call.refs[argument];
     const bool wanted = ref.kind == TensorRef::Kind::kDevice && changes_statistics(overload, stack, begin);
     plan.result_wanted.push_back(wanted);
-    plan.results.push_back(wanted ? meta_from(*call.tensors[ref.index]) : TensorMeta{});
+    plan.results.push_back(wanted ? meta_of(*call.tensors[ref.index]) : TensorMeta{});
     plan.result_resized.push_back(false);
   }
   plan.random_words = words_of(overload, call, plan);

@@ -226,26 +226,17 @@ class Registrar {
   }
 
   void add(const LoweredRow& row, const MakeKernel& make) {
-    const std::string_view full = row.name;
-    const size_t dot = full.find('.');
-    const std::string base(full.substr(0, dot));
-    const std::string overload(dot == std::string_view::npos ? std::string_view() : full.substr(dot + 1));
-    auto functional = dispatcher_.findSchema({base, overload});
+    const c10::OperatorName own = operator_name(row.name);
+    auto functional = dispatcher_.findSchema(own);
     if (!functional) return;  // of another PyTorch minor
-    for (const std::string& candidate_base : {base, base + "_"}) {
+    for (const std::string& candidate_base : {own.name, own.name + "_"}) {
       auto it = by_base_.find(candidate_base);
       if (it == by_base_.end()) continue;
       for (const c10::OperatorName& name : it->second) consider(row, *functional, name, make);
     }
-    for (const Renamed& renamed : kRenamed) {
-      if (full != renamed.functional) continue;
-      const std::string_view other = renamed.overload;
-      const size_t at = other.find('.');
-      consider(row, *functional,
-               {std::string(other.substr(0, at)),
-                std::string(at == std::string_view::npos ? std::string_view() : other.substr(at + 1))},
-               make);
-    }
+    for (const Renamed& renamed : kRenamed)
+      if (row.name == std::string_view(renamed.functional))
+        consider(row, *functional, operator_name(renamed.overload), make);
   }
 
  private:

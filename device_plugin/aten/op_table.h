@@ -4,10 +4,12 @@
 
 #include <ATen/core/boxing/KernelFunction.h>
 #include <ATen/core/function_schema.h>
+#include <ATen/core/operator_name.h>
 #include <c10/util/ArrayRef.h>
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace trnsim::aten {
@@ -39,6 +41,12 @@ enum class ArgKind : uint8_t {
 // Rewrites the arguments before the plan is looked up (index masks, host indices). Returns the number of
 // arguments.
 using PrepareFn = void (*)(c10::Stack& stack, size_t begin);
+
+// "aten::add.Tensor" as name and overload.
+inline c10::OperatorName operator_name(std::string_view full) {
+  const auto parts = c10::OperatorNameView::parse(full);
+  return {std::string(parts.name), std::string(parts.overload_name)};
+}
 
 struct Overload {
   std::string name;            // of this overload, for messages

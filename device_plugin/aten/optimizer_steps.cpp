@@ -25,8 +25,6 @@ using at::Tensor;
 using at::TensorList;
 using OptionalTensor = std::optional<Tensor>;
 
-bool given(const OptionalTensor& t) { return t.has_value() && t->defined(); }
-
 // The operands of a step, read in the order in which they were added.
 class Operands {
  public:
@@ -237,14 +235,15 @@ void fused_sgd(TensorList params, TensorList grads, TensorList momentum_buffers,
       const Tensor &lr = operands.one(), &decay = operands.one(), &kept = operands.one(),
                    &taken = operands.one();
       for (size_t i = 0; i < count; ++i) {
+        const Tensor param = wide(p[i]);
         Tensor grad = descent(g[i], scale, maximize, guarded);
-        if (decays) grad = grad + wide(p[i]) * decay;
+        if (decays) grad = grad + param * decay;
         if (has_momentum) {
           const Tensor buffer = is_first_step ? grad : wide(buffers[i]) * kept + grad * taken;
           guarded.assign(buffers[i], buffer);
           grad = nesterov ? grad + buffer * kept : buffer;
         }
-        guarded.assign(p[i], wide(p[i]) - lr * grad);
+        guarded.assign(p[i], param - lr * grad);
       }
     });
   });
@@ -275,11 +274,12 @@ void fused_adagrad(TensorList params, TensorList grads, TensorList state_sums, T
       const Tensor &lr = operands.one(), &lr_decay = operands.one(), &decay = operands.one(),
                    &eps = operands.one();
       for (size_t i = 0; i < count; ++i) {
+        const Tensor param = wide(p[i]);
         Tensor grad = descent(g[i], scale, maximize, guarded);
-        if (decays) grad = grad + wide(p[i]) * decay;
+        if (decays) grad = grad + param * decay;
         const Tensor own_rate = lr / ((steps[i] - 1) * lr_decay + 1);
         const Tensor sum = wide(sums[i]) + grad * grad;
-        guarded.assign(p[i], wide(p[i]) - own_rate * (grad * (sum.sqrt() + eps).reciprocal()));
+        guarded.assign(p[i], param - own_rate * (grad * (sum.sqrt() + eps).reciprocal()));
         guarded.assign(sums[i], sum);
       }
     });

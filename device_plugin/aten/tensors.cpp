@@ -14,6 +14,8 @@
 #include <ATen/ops/set_native.h>
 #include <ATen/ops/unfold_native.h>
 #include <ATen/ops/view_native.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros_like.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/util/Exception.h>
 #include <torch/library.h>
@@ -184,6 +186,10 @@ bool equal(const at::Tensor& self, const at::Tensor& other) {
 
 }  // namespace
 
+at::Tensor zero_unless(const at::Tensor& keep, const at::Tensor& value) {
+  return at::where(keep, value, at::zeros_like(value));
+}
+
 at::Tensor empty_on(c10::DeviceIndex device, c10::IntArrayRef sizes, c10::IntArrayRef strides,
                     c10::ScalarType dtype) {
   const size_t bytes = at::detail::computeStorageNbytes(sizes, strides, c10::elementSize(dtype));
@@ -223,6 +229,15 @@ at::Tensor view_on_device(const at::Tensor& base, c10::IntArrayRef sizes, c10::I
 
 size_t tensor_extent_bytes(const at::TensorBase& t) {
   return extent_bytes(t.sizes(), t.strides(), t.dtype().itemsize());
+}
+
+TensorMeta meta_of(const at::TensorBase& t) {
+  TensorMeta meta;
+  meta.dtype = t.scalar_type();
+  meta.sizes.assign(t.sizes().begin(), t.sizes().end());
+  meta.strides.assign(t.strides().begin(), t.strides().end());
+  meta.extent_bytes = tensor_extent_bytes(t);
+  return meta;
 }
 
 Slice slice_of(const at::TensorBase& t) {

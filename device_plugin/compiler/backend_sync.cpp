@@ -270,10 +270,10 @@ class Analysis {
     }
     // A barrier between the cores is a write of everything that both touch.
     const bool barrier = i.opcode == Opcode::kCoreBarrier;
-    for (uint32_t t : program_.shared) {
-      if (!barrier) break;
-      for (const Record& record : tensors_[program_.alias_group[t]].records)
-        need[record.proc] = std::max(need[record.proc], record.ordinal);
+    if (barrier) {
+      for (uint32_t t : program_.shared)
+        for (const Record& record : tensors_[program_.alias_group[t]].records)
+          need[record.proc] = std::max(need[record.proc], record.ordinal);
     }
     add_waits(k, issuer, i.is_dma() ? -1 : issuer, need);
 
@@ -288,8 +288,7 @@ class Analysis {
     waited_[proc].push_back(0);
 
     for (int j = 0; j < n; ++j) record(resource(*operands[j].access), own[j]);
-    for (uint32_t t : program_.shared) {
-      if (!barrier) break;
+    if (barrier) {
       Record all;
       all.region.lo = INT64_MIN / 4;
       all.region.hi = INT64_MAX / 4;
@@ -297,7 +296,7 @@ class Analysis {
       all.proc = proc;
       all.ordinal = ordinal;
       all.write = true;
-      tensors_[program_.alias_group[t]].records.assign(1, all);
+      for (uint32_t t : program_.shared) tensors_[program_.alias_group[t]].records.assign(1, all);
     }
     return ordinal;
   }

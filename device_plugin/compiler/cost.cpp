@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "device_plugin/compiler/error.h"
 
@@ -78,25 +79,33 @@ TransferTime time_of(const isa::Instruction& i, const config::Config& c) {
   return t;
 }
 
+double total_ns(const TransferTime& t) { return t.service_ns + t.latency_ns; }
+
+// With descriptors that the hardware builds; nothing where it cannot.
+std::optional<TransferTime> hardware_time(const isa::Instruction& i, isa::Engine engine,
+                                          const config::Config& c) {
+  if ((engine != isa::Engine::kSync && engine != isa::Engine::kScalar) || i.opcode != isa::Opcode::kDmaCopy ||
+      i.src0.dtype != i.dst.dtype)
+    return std::nullopt;
+  isa::Instruction built = i;
+  built.dge = isa::DgeMode::kHardware;
+  return time_of(built, c);
+}
+
 }  // namespace
 
 isa::DgeMode descriptor_mode(const isa::Instruction& i, isa::Engine engine, const config::Config& c) {
-  const bool can = engine == isa::Engine::kSync || engine == isa::Engine::kScalar;
-  if (!can || i.opcode != isa::Opcode::kDmaCopy || i.src0.dtype != i.dst.dtype) return isa::DgeMode::kStatic;
-  isa::Instruction built = i;
-  built.dge = isa::DgeMode::kHardware;
-  const TransferTime ring = time_of(i, c), hardware = time_of(built, c);
-  return hardware.service_ns + hardware.latency_ns < ring.service_ns + ring.latency_ns
-             ? isa::DgeMode::kHardware
-             : isa::DgeMode::kStatic;
+  const std::optional<TransferTime> hardware = hardware_time(i, engine, c);
+  return hardware && total_ns(*hardware) < total_ns(time_of(i, c)) ? isa::DgeMode::kHardware
+                                                                   : isa::DgeMode::kStatic;
 }
 
 TransferTime transfer_time(const isa::Instruction& i, const config::Config& c) {
-  // Loads leave on the Sync engine.
-  if (i.dge != isa::DgeMode::kStatic || i.dst.space == isa::Space::kHbm) return time_of(i, c);
-  isa::Instruction load = i;
-  load.dge = descriptor_mode(i, isa::Engine::kSync, c);
-  return time_of(load, c);
+  const TransferTime given = time_of(i, c);
+  if (i.dge != isa::DgeMode::kStatic || i.dst.space == isa::Space::kHbm) return given;
+  // Loads leave on the Sync engine, in the faster mode.
+  const std::optional<TransferTime> hardware = hardware_time(i, isa::Engine::kSync, c);
+  return hardware && total_ns(*hardware) < total_ns(given) ? *hardware : given;
 }
 
 }  // namespace trnsim::compiler

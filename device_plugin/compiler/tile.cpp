@@ -71,12 +71,8 @@ struct TileBuilder::Impl {
   std::vector<Instruction> ahead;  // emitted by before_loop()
 
   Access new_tile(Space space, int partitions, const std::vector<int64_t>& dims, Dtype dtype) {
-    Access a;
-    a.space = space;
-    a.dtype = dtype;
-    a.num_partitions = static_cast<uint16_t>(partitions);
+    Access a = dense_access(space, partitions, dims, dtype);
     a.tensor = static_cast<uint32_t>(tiles.tiles.size());
-    set_row_major(a, dims);
     int64_t bytes = static_cast<int64_t>(isa::dtype_bytes(dtype));
     for (int64_t d : dims) bytes *= d;
     tiles.tiles.push_back({space, partitions, bytes, dtype, dims});
@@ -599,6 +595,15 @@ Access slice_partitions(const Access& a, int begin, int count) {
   r.start_partition = static_cast<uint16_t>(a.start_partition + begin);
   r.num_partitions = static_cast<uint16_t>(count);
   return r;
+}
+
+Access dense_access(isa::Space space, int64_t partitions, const std::vector<int64_t>& dims, Dtype dtype) {
+  Access a;
+  a.space = space;
+  a.dtype = dtype;
+  a.num_partitions = static_cast<uint16_t>(partitions);
+  set_row_major(a, dims);
+  return a;
 }
 
 Access reshape(const Access& a, std::vector<int64_t> dims) {

@@ -130,6 +130,8 @@ class TileBuilder {
   std::unique_ptr<Impl> impl_;
 };
 
+// Row-major free dims and no tile behind it, for questions to the laws of time (cost.h).
+Access dense_access(isa::Space space, int64_t partitions, const std::vector<int64_t>& dims, Dtype dtype);
 // Narrows an access: [begin, begin + count) of free dim `dim`, or of the partitions of an SBUF/PSUM tile.
 Access slice(const Access& a, int dim, int64_t begin, int64_t count);
 Access slice_partitions(const Access& a, int begin, int count);

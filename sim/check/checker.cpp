@@ -73,10 +73,11 @@ void each_picked(const isa::Access& a, std::vector<int64_t> indices, Use use, Op
   isa::Access one = a;
   one.indirect = false;
   one.size[0] = 1;
-  const int64_t step = a.step[0] * static_cast<int64_t>(isa::dtype_bytes(a.dtype));
+  const int64_t step =
+      a.indirect ? a.step[0] * static_cast<int64_t>(isa::dtype_bytes(a.dtype)) : a.step_bytes(0);
   for (const int64_t v : indices) {
     // What is out of bounds is skipped, or ends the run.
-    if (v < 0 || (!a.indirect && v >= a.size[0]) || (a.indirect && v * step > INT32_MAX)) continue;
+    if (v < 0 || (!a.indirect && v >= a.size[0])) continue;
     one.offset = a.offset + v * step;
     fn(operand_of(one, use, name));
   }
@@ -348,6 +349,8 @@ void Checker::touch(const Instruction& i, const Epoch& self, const chip::Registe
       }
       move = registers.values[o.address_register];
       if (!in_bounds(a, move)) return;
+    } else if (with_indices_ && (o.region.lo < 0 || o.region.lo + o.region.span > bytes_of(o))) {
+      return;  // an element that a list picks: the instruction itself ends the run
     }
     if (o.space == Space::kHbm) {
       hbm_.touch(a, move);
@@ -361,14 +364,18 @@ void Checker::touch(const Instruction& i, const Epoch& self, const chip::Registe
   if (i.dst.space == Space::kHbm) was_read_[self.stream][self.index] = 1;
 }
 
+int64_t Checker::bytes_of(const Operand& o) const {
+  return o.space == Space::kHbm    ? static_cast<int64_t>(program_.tensors[o.tensor].bytes)
+         : o.space == Space::kSbuf ? options_.sbuf_bytes
+                                   : options_.psum_bytes;
+}
+
 // The validator knows the other addresses.
 bool Checker::in_bounds(const Access& a, int64_t move) {
   const Operand& o = *a.operand;
   const int64_t lo = o.region.lo + move, hi = lo + o.region.span;
   const bool on_hbm = o.space == Space::kHbm;
-  const int64_t limit = on_hbm                    ? static_cast<int64_t>(program_.tensors[o.tensor].bytes)
-                        : o.space == Space::kSbuf ? options_.sbuf_bytes
-                                                  : options_.psum_bytes;
+  const int64_t limit = bytes_of(o);
   const auto what = [&] {
     return label(a.self) + ": " + name(o.name) + " with r" + std::to_string(o.address_register) + " = " +
            std::to_string(move);

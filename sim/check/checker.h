@@ -140,6 +140,7 @@ class Checker : public chip::Observer, private Finds {
   void update(const isa::Instruction& i, const Epoch& self);
   void meet(const isa::Instruction& i, const Epoch& self);
   void touch(const isa::Instruction& i, const Epoch& self, const chip::RegisterView& registers);
+  int64_t bytes_of(const Operand& o) const;  // of its tensor, or of a partition
   bool in_bounds(const Access& a, int64_t move);
   void check_ring(const isa::Instruction& i, const Epoch& self);
   void tell_never_read();

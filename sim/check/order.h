@@ -1,9 +1,8 @@
 // Who is known to be over when something starts: vector clocks over engine order, DMA queues and semaphores.
 //
-// Agents complete work in order: the engines of each core (the streams of the program), and every DMA queue per engine
-// that triggers it. A queue
-// completes its transfers in order, but moves their bytes side by side. An engine starts an instruction after
-// the ones before it; a trigger does not wait for its transfer.
+// Agents complete work in order: the engines of each core (the streams of the program), and every DMA queue per
+// engine that triggers it. A queue completes its transfers in order, but moves their bytes side by side. An engine
+// starts an instruction after the ones before it; a trigger does not wait for its transfer.
 //
 // A wait for S >= v orders what must have happened for S to get there. Where one agent counts S upwards, that
 // is its first updates up to v. Semaphores that several agents update, or that are set or lowered, are

@@ -63,8 +63,7 @@ std::string Checker::missing_edge(const Epoch& first, const Epoch& second) const
   if (isa::core_of_stream(first.stream) != isa::core_of_stream(second.stream)) {
     return text +
            "the two cores share no semaphore: let both reach a core_barrier between the two, on engines that "
-           "wait "
-           "for the first and that the second waits for";
+           "wait for the first and that the second waits for";
   }
   const Instruction& from = instruction(first);
   const Instruction& to = instruction(second);

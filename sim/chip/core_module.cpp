@@ -117,7 +117,6 @@ HbmPort::HbmPort(const sc_core::sc_module_name& name) : sc_module(name) {}
 CoreModule::CoreModule(const sc_core::sc_module_name& name, PairModule& owner, int core)
     : sc_module(name),
       number(core),
-      first_stream(isa::stream_number(core, Engine::kTensor)),
       pair(owner),
       semaphores("semaphores", *this),
       ports("ports"),

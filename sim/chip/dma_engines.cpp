@@ -98,8 +98,8 @@ void DmaEngines::trigger(int engine, uint32_t index, const TimedOp& op, Ps now) 
   }
   if (op.exchange) {
     auto& waiting = core_.pair.halves[op.value];
-    if (waiting.empty() || waiting.front().core == core_.number) {
-      waiting.push_back({core_.number, engine, index, t});
+    if (waiting.empty() || isa::core_of_stream(waiting.front().stream) == core_.number) {
+      waiting.push_back({isa::stream_number(core_.number, static_cast<isa::Engine>(engine)), index, t});
       ++queues_[op.queue].exchanges;
       return;
     }

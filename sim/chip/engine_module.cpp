@@ -16,7 +16,7 @@ EngineModule::EngineModule(const sc_core::sc_module_name& name, CoreModule& core
 
 void EngineModule::start_run() {
   program_ = core_.program;
-  stream_ = &program_->streams[core_.first_stream + static_cast<size_t>(number_)];
+  stream_ = &program_->streams[stream_number()];
   pc_ = 0;
   phase_ = Phase::kDispatch;
   jumped_ = false;
@@ -257,6 +257,12 @@ bool EngineModule::begin() {
   return false;
 }
 
+size_t EngineModule::stream_number() const { return isa::stream_number(core_.number, engine_); }
+
+std::string EngineModule::label(uint32_t index) const {
+  return isa::instruction_label(*program_->source, stream_number(), index);
+}
+
 bool EngineModule::report_issue() {
   if (core_.observer->issue(engine_, pc_, {registers_.data(), unknown_registers_, core_.hook})) return true;
   core_.fail(Status::kHang, core_.observer->stop_reason());
@@ -267,9 +273,7 @@ bool EngineModule::unresolved(int r, const char* use) {
   if ((unknown_registers_ >> r & 1) == 0) return false;
   core_.fail(
       Status::kNotSimulated,
-      "not simulated: " +
-          isa::instruction_label(*program_->source, core_.first_stream + static_cast<size_t>(number_), pc_) +
-          " uses register " + std::to_string(r) + " for " + use +
+      "not simulated: " + label(pc_) + " uses register " + std::to_string(r) + " for " + use +
           ", and its value was loaded from memory, which a timing-only run does not have; run with mode "
           "'both'");
   return true;
@@ -289,17 +293,11 @@ Ps EngineModule::barrier(const TimedOp& op, Ps now) {
     if (other.barriers_ >= barriers_) {
       const uint32_t tensor = other.stream_->ops[other.barrier_at_].dma;
       if (tensor != op.dma) {
-        const isa::Program& source = *program_->source;
-        core_.fail(
-            Status::kIllegal,
-            "user error: two barriers meet that name different tensors: '" + source.tensors[op.dma].name +
-                "' at " +
-                isa::instruction_label(source, core_.first_stream + static_cast<size_t>(number_), pc_) +
-                ", and '" + source.tensors[tensor].name + "' at " +
-                isa::instruction_label(source,
-                                       core_.pair.other(core_).first_stream + static_cast<size_t>(number_),
-                                       other.barrier_at_) +
-                "; the cores have lost step");
+        const auto& tensors = program_->source->tensors;
+        core_.fail(Status::kIllegal, "user error: two barriers meet that name different tensors: '" +
+                                         tensors[op.dma].name + "' at " + label(pc_) + ", and '" +
+                                         tensors[tensor].name + "' at " + other.label(other.barrier_at_) +
+                                         "; the cores have lost step");
         return kNever;
       }
       resume_ = std::max(now + program_->control, other.barrier_seen_ + program_->wake);
@@ -334,8 +332,7 @@ Ps EngineModule::control(const TimedOp& op, Ps now) {
     last_end_ = std::max(last_end_, now);
     if (op.update != isa::SemOp::kNone)
       core_.semaphores.update(op.update_semaphore, op.update, op.update_value, now + program_->visible, now);
-    if (pc_ < program_->source->streams[core_.first_stream + static_cast<size_t>(number_)].size())
-      ++instructions_;
+    if (pc_ < program_->source->streams[stream_number()].size()) ++instructions_;
     return kNever;
   }
   const auto set_one = [&](int r, int32_t value, bool known) {
@@ -405,13 +402,10 @@ Ps EngineModule::control(const TimedOp& op, Ps now) {
       break;
   }
   if (taken && op.target <= here && instructions_ >= core_.config->sequencer.instruction_budget) {
-    core_.fail(Status::kHang,
-               "user error: endless loop: " +
-                   isa::instruction_label(*program_->source,
-                                          core_.first_stream + static_cast<size_t>(number_), here) +
-                   " still jumps back after " + std::to_string(instructions_) +
-                   " instructions of its stream; check the loop count, or raise the budget "
-                   "(sequencer.instruction_budget)");
+    core_.fail(Status::kHang, "user error: endless loop: " + label(here) + " still jumps back after " +
+                                  std::to_string(instructions_) +
+                                  " instructions of its stream; check the loop count, or raise the budget "
+                                  "(sequencer.instruction_budget)");
     return kNever;
   }
   // The prefetcher holds the stream around the program counter; a longer jump starts it anew.

@@ -73,7 +73,7 @@ std::string PairModule::explain_hang() {
     const TimedOp& op = program_->streams[s].ops[engine.pc()];
     text += (text.empty() ? "" : "; ") + isa::instruction_label(source, s, engine.pc());
     bool waits = false;
-    const size_t first = core_of(s).first_stream;
+    const size_t first = isa::stream_number(isa::core_of_stream(s), Engine::kTensor);
     for (int w = 0; w < op.num_waits && !engine.at_barrier(); ++w) {
       const isa::SemWait& wait = op.waits[w];
       int64_t threshold = wait.value;
@@ -99,8 +99,7 @@ std::string PairModule::explain_hang() {
         std::string who = isa::stream_label(source, p) + ", which has made all its updates";
         for (const auto& [pipe, waiting] : halves) {
           for (const Half& half : waiting) {
-            if (core_of(p).first_stream + static_cast<size_t>(half.engine) == p &&
-                half.core == core_of(p).number && updates(ops[half.index]))
+            if (half.stream == p && updates(ops[half.index]))
               who = isa::instruction_label(source, p, half.index) + ", an exchange without the other core";
           }
         }
@@ -125,12 +124,9 @@ std::string PairModule::explain_hang() {
   }
   for (const auto& [pipe, waiting] : halves) {
     for (const Half& half : waiting) {
-      const CoreModule& core = *cores[static_cast<size_t>(half.core)];
-      text +=
-          (text.empty() ? "" : "; ") +
-          isa::instruction_label(source, core.first_stream + static_cast<size_t>(half.engine), half.index) +
-          " waits for core " + std::to_string(1 - half.core) + " to exchange over pipe " +
-          std::to_string(pipe);
+      text += (text.empty() ? "" : "; ") + isa::instruction_label(source, half.stream, half.index) +
+              " waits for core " + std::to_string(1 - isa::core_of_stream(half.stream)) +
+              " to exchange over pipe " + std::to_string(pipe);
       unreachable = true;
     }
   }

@@ -200,8 +200,6 @@ class EngineModule : public sc_core::sc_module {
   void act(Ps now);                     // its time has come
 
   uint64_t barriers() const { return barriers_; }
-  // Operation at which the engine stands or which it passed last.
-  uint32_t barrier_at() const { return barrier_at_; }
   bool at_barrier() const { return phase_ == Phase::kBarrier; }
 
   bool halted() const { return halted_; }
@@ -227,6 +225,8 @@ class EngineModule : public sc_core::sc_module {
   Ps finish(const TimedOp& op, Ps start, Ps end, Ps now);
   bool begin();
   bool report_issue();
+  size_t stream_number() const;
+  std::string label(uint32_t index) const;  // of an instruction, for messages
   bool unresolved(int reg, const char* use);
   void jump(uint32_t target);
 
@@ -251,9 +251,9 @@ class EngineModule : public sc_core::sc_module {
   cost::PeClock pe_clock_;
   Ps last_end_ = 0, busy_ = 0;
   int64_t instructions_ = 0;
-  uint64_t barriers_ = 0;  // reached so far
-  Ps barrier_seen_ = 0;    // when the other core sees the newest one
-  uint32_t barrier_at_ = 0;
+  uint64_t barriers_ = 0;    // reached so far
+  Ps barrier_seen_ = 0;      // when the other core sees the newest one
+  uint32_t barrier_at_ = 0;  // the operation
   std::array<int32_t, isa::kNumRegisters> registers_{};
   uint64_t unknown_registers_ = 0;
 };
@@ -288,7 +288,6 @@ class CoreModule : public sc_core::sc_module {
   bool failed() const;
 
   const int number;
-  const size_t first_stream;
   PairModule& pair;
   const TimedProgram* program = nullptr;
   const config::Config* config = nullptr;
@@ -325,7 +324,7 @@ class PairModule : public sc_core::sc_module {
 
   // Half of an exchange that waits for the other core.
   struct Half {
-    int core = 0, engine = 0;
+    size_t stream = 0;
     uint32_t index = 0;  // of the instruction
     uint32_t transfer = 0;
   };

@@ -35,7 +35,7 @@ OperandRange range_of(const Access& a) {
   r.low = a.offset;
   r.high = a.offset + bytes - 1;
   for (int d = 0; d < a.num_dims; ++d) {
-    const int64_t reach = a.step[d] * (static_cast<int64_t>(a.size[d]) - 1) * bytes;
+    const int64_t reach = a.step_bytes(d) * (static_cast<int64_t>(a.size[d]) - 1);
     (reach < 0 ? r.low : r.high) += reach;
   }
   return r;

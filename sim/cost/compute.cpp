@@ -59,7 +59,7 @@ void add_psum(const Instruction& i, Compute* cost) {
 
 int64_t innermost_stride_bytes(const Access& a) {
   for (int d = a.num_dims - 1; d >= 0; --d) {
-    if (a.size[d] > 1) return a.step[d] * static_cast<int64_t>(isa::dtype_bytes(a.dtype));
+    if (a.size[d] > 1) return a.step_bytes(d);
   }
   return static_cast<int64_t>(isa::dtype_bytes(a.dtype));
 }
@@ -72,7 +72,7 @@ int64_t sectors(const Access& a) {
   for (int d = a.num_dims - 1; d >= 0; --d) {
     if (a.size[d] > 1) {
       inner = a.size[d];
-      stride = std::llabs(a.step[d]) * bytes;
+      stride = std::llabs(a.step_bytes(d));
       break;
     }
   }
@@ -84,8 +84,7 @@ uint8_t psum_banks(const Access& a) {
   if (a.space != Space::kPsum || a.address_register != isa::kNoRegister) return 0;
   int64_t low = a.offset, high = a.offset;
   for (int d = 0; d < a.num_dims; ++d) {
-    const int64_t reach =
-        a.step[d] * (static_cast<int64_t>(a.size[d]) - 1) * static_cast<int64_t>(isa::dtype_bytes(a.dtype));
+    const int64_t reach = a.step_bytes(d) * (static_cast<int64_t>(a.size[d]) - 1);
     (reach < 0 ? low : high) += reach;
   }
   uint8_t mask = 0;

@@ -192,7 +192,7 @@ void Resolver::choose_dma(const isa::Instruction& in, Prepared* p) {
       }
       if (indexed) {
         plan.table_rows = rows;
-        plan.table_step = s.num_dims > 0 ? s.step[0] * p->src0->bytes : 0;
+        plan.table_step = s.num_dims > 0 ? s.step_bytes(0) : 0;
         plan.src_row.assign(by_row.begin(), by_row.begin() + middle);
         p->fn = execute_dma_gather_transpose;
       } else {
@@ -239,7 +239,7 @@ void Resolver::choose_dma(const isa::Instruction& in, Prepared* p) {
         const auto u = static_cast<size_t>(i);
         if (table.size[u] == 1) continue;
         row.pattern.size[static_cast<size_t>(row.pattern.dims)] = table.size[u];
-        row.pattern.step[static_cast<size_t>(row.pattern.dims)] = table.step[u] * row.bytes;
+        row.pattern.step[static_cast<size_t>(row.pattern.dims)] = table.step_bytes(i);
         ++row.pattern.dims;
       }
       TransposePlan& plan = arena_.transposes.emplace_back();
@@ -249,7 +249,7 @@ void Resolver::choose_dma(const isa::Instruction& in, Prepared* p) {
         illegal("the dims of the tile do not split into rows of " + std::to_string(row_elements) +
                 " elements");
       }
-      plan.dst_row = {table.step[0] * row.bytes, static_cast<int64_t>(table.size[0])};
+      plan.dst_row = {table.step_bytes(0), static_cast<int64_t>(table.size[0])};
       plan.uniform = uniform(plan.src_col) && uniform(plan.dst_col);
       p->transpose = &plan;
       p->fn = gather ? execute_dma_gather : execute_dma_scatter;

@@ -21,11 +21,12 @@ void Resolver::stage_indirect(const isa::Instruction& in, Prepared* p) {
     side.where = *operands[s];
     side.list = operand(isa::index_list(a, in.engine), "index list");
     side.entries = a.size[0];
+    if (a.step[0] < INT16_MIN || a.step[0] > INT16_MAX) illegal("a step has 16 bits");
     side.step = a.step[0] * side.where->bytes;
     side.hi = side.where->bytes;
     for (int i = 1; i < a.num_dims; ++i) {
       const auto u = static_cast<size_t>(i);
-      const int64_t step = a.step[u] * side.where->bytes, reach = step * (int64_t{a.size[u]} - 1);
+      const int64_t step = a.step_bytes(i), reach = step * (int64_t{a.size[u]} - 1);
       (reach < 0 ? side.lo : side.hi) += reach;
       const auto d = static_cast<size_t>(side.rest.dims++);
       side.rest.size[d] = a.size[u];

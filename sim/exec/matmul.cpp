@@ -48,12 +48,6 @@ bool overlap(const isa::PeTile& a, const isa::PeTile& b) {
   return a.whole() || b.whole() ||
          (!apart(a.row, a.rows, b.row, b.rows) && !apart(a.column, a.columns, b.column, b.columns));
 }
-// Rows of the contraction in one partition: a pair of FP8 rows, or what stands behind a row of a sparse matrix.
-int pairs(const Prepared& p) {
-  return p.opcode == isa::Opcode::kMultiplyMovingSparse ? static_cast<int>(p.count)
-         : p.has(isa::kFlagDoubleRow)                   ? 2
-                                                        : 1;
-}
 
 }  // namespace
 
@@ -105,10 +99,10 @@ void multiply_into(Context& c, const Prepared& p, const StationaryMatrix& a, con
 // used.
 void execute_load_stationary(Context& c, const Prepared& p) {
   const Operand& src = *p.src0;
-  const int rows = src.rows, columns = static_cast<int>(src.n) / pairs(p);
+  const int rows = src.rows, columns = static_cast<int>(src.n) / isa::moving_rows(p);
   const std::byte* s = c.at(p, src);
-  float* out = set_stationary(c, p, rows, rows * pairs(p), columns);
-  for (int j = 0; j < pairs(p); ++j) {
+  float* out = set_stationary(c, p, rows, rows * isa::moving_rows(p), columns);
+  for (int j = 0; j < isa::moving_rows(p); ++j) {
     load_block(src, s, 0, rows, int64_t{j} * columns, columns, out + int64_t{j} * rows * columns);
   }
   if (src.dtype == isa::Dtype::kF32R) row_kernels().round_tf32(out, columns, out, columns, rows, columns);
@@ -146,9 +140,9 @@ void execute_load_stationary_sparse(Context& c, const Prepared& p) {
 void execute_multiply_moving(Context& c, const Prepared& p) {
   const Operand& src = *p.src0;
   const int rows = src.rows;
-  const StationaryMatrix a = find_stationary(c, p, rows, rows * pairs(p));
+  const StationaryMatrix a = find_stationary(c, p, rows, rows * isa::moving_rows(p));
   const std::byte* s = c.at(p, src);
-  const int64_t columns = src.n / pairs(p);
+  const int64_t columns = src.n / isa::moving_rows(p);
   for (int64_t first = 0; first < columns; first += kMovingColumns) {
     const int n = static_cast<int>(std::min<int64_t>(kMovingColumns, columns - first));
     if (src.direct_f32 && src.dtype == isa::Dtype::kF32) {
@@ -156,7 +150,7 @@ void execute_multiply_moving(Context& c, const Prepared& p) {
       continue;
     }
     float* b = c.work.moving;
-    for (int j = 0; j < pairs(p); ++j)
+    for (int j = 0; j < isa::moving_rows(p); ++j)
       load_block(src, s, 0, rows, j * columns + first, n, b + int64_t{j} * rows * n);
     if (src.dtype == isa::Dtype::kF32R) row_kernels().round_tf32(b, n, b, n, rows, n);
     multiply_into(c, p, a, b, n, first, n);

@@ -49,10 +49,9 @@ const Operand* Resolver::operand(const isa::Access& a, const char* role) {
 
   // Dims of size 1 vanish; a dim merges into the one inside it when its step continues it.
   for (int i = 0; i < a.num_dims; ++i) {
-    const int64_t size = a.size[i];
+    const int64_t size = a.size[i], step = a.step_bytes(i);
     if (size == 0) illegal(std::string(role) + " has a dim of size 0");
-    if (size == 1) continue;  // whatever its step, which may be beyond all bounds
-    const int64_t step = a.step[i] * o.bytes;
+    if (size == 1) continue;
     o.n *= size;
     if (step > 0) o.hi += step * (size - 1);
     if (step < 0) o.lo += step * (size - 1);

@@ -205,7 +205,8 @@ void execute_philox(Context& c, const Prepared& p) {
   uint32_t* words = reinterpret_cast<uint32_t*>(c.work.raw[0]);
   for_each_block(dst.rows, dst.n, [&](int partition, int rows, int64_t first, int n) {
     // A block of several partitions always holds whole rows, so its words follow each other.
-    const uint64_t word = static_cast<uint64_t>(p.pattern.base + int64_t{partition} * dst.n + first);
+    const uint64_t word =
+        static_cast<uint64_t>(p.pattern.base) + static_cast<uint64_t>(int64_t{partition} * dst.n + first);
     row_kernels().philox(key, offset, word, words, rows * n);
     if (dst.bytes == 4) {
       store_raw_block(dst, d, partition, rows, first, n, c.work.raw[0]);

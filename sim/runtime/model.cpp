@@ -99,17 +99,9 @@ void account(LogicalCore& core, Model& m, const chip::LaunchStats& s, int64_t wa
     t.of_core[n].add(s.of_core[n]);
     t.of_core_ps[n] += s.total_ps;
   }
+  t.add(s);
   ++t.launches;
-  t.instructions += s.instructions;
   (s.from_memo ? t.memo_hits : t.memo_misses) += 1;
-  for (int e = 0; e < isa::kNumEngines; ++e) {
-    t.engines[static_cast<size_t>(e)].busy_ps += s.engines[static_cast<size_t>(e)].busy_ps;
-    t.engines[static_cast<size_t>(e)].instructions += s.engines[static_cast<size_t>(e)].instructions;
-  }
-  t.dma_busy_ps += s.dma_busy_ps;
-  t.dma_bytes_read += s.dma_bytes_read;
-  t.dma_bytes_written += s.dma_bytes_written;
-  t.dma_descriptors += s.dma_descriptors;
   t.flops += m.image.program->flops();
   t.bytes += m.image.program->hbm_bytes();
   ++m.totals.count;

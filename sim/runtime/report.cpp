@@ -27,20 +27,12 @@ constexpr double kBoundShare = 0.5;
 double ns(int64_t ps) { return static_cast<double>(ps) / kPsPerNs; }
 
 void add(Totals& to, const Totals& from) {
+  to.add(from);
   to.simulated_ps = std::max(to.simulated_ps, from.simulated_ps);  // cores run side by side
   to.physical_ps += from.physical_ps;
   to.launches += from.launches;
-  to.instructions += from.instructions;
   to.memo_hits += from.memo_hits;
   to.memo_misses += from.memo_misses;
-  for (size_t e = 0; e < to.engines.size(); ++e) {
-    to.engines[e].busy_ps += from.engines[e].busy_ps;
-    to.engines[e].instructions += from.engines[e].instructions;
-  }
-  to.dma_busy_ps += from.dma_busy_ps;
-  to.dma_bytes_read += from.dma_bytes_read;
-  to.dma_bytes_written += from.dma_bytes_written;
-  to.dma_descriptors += from.dma_descriptors;
   to.flops += from.flops;
   to.bytes += from.bytes;
 }

@@ -17,18 +17,12 @@
 
 namespace trnsim::runtime {
 
-struct Totals {
+struct Totals : chip::CoreStats {
   int64_t simulated_ps = 0;
   int64_t physical_ps = 0;  // of the physical cores that programs ran on, together
   int64_t launches = 0;
-  int64_t instructions = 0;
   int64_t memo_hits = 0;
   int64_t memo_misses = 0;
-  std::array<chip::EngineStats, isa::kNumEngines> engines{};
-  int64_t dma_busy_ps = 0;
-  int64_t dma_bytes_read = 0;
-  int64_t dma_bytes_written = 0;
-  int64_t dma_descriptors = 0;
   uint64_t flops = 0;
   uint64_t bytes = 0;  // algorithmic HBM traffic
   // By physical core of the logical core.

@@ -102,9 +102,7 @@ Operand behind(Flow& flow, Operand o, bool allow_factor) {
   const MapForm& f = *flow.node(n).map;
   const std::optional<View> seen = seen_through(f, o.view);
   if (!seen) return o;
-  Operand result{*seen, {f.inputs[0].value}, o.factor * factor};
-  result.values.insert(result.values.end(), f.inputs[0].others.begin(), f.inputs[0].others.end());
-  return result;
+  return {*seen, f.inputs[0].values(), o.factor * factor};
 }
 
 // Batch axes as [batch, heads]: `sizes` are those of the finer of the two products.

@@ -81,102 +81,95 @@ bool runs_alike(const View& v, const View& out) {
   return true;
 }
 
-size_t accumulator_of(const MapForm& joined) {
-  size_t i = 0;
-  while (i < joined.inputs.size() && joined.inputs[i].view.buffer != kAccumulatorBuffer) ++i;
-  return i;
-}
-
-// The expressions of the joined form with its inputs numbered as the epilogue's: the sum, then the others in order.
-std::optional<std::vector<Expr>> epilogue_of(const MapForm& joined, size_t accumulator) {
-  if (joined.outputs[0].expr + 1 != static_cast<int32_t>(joined.exprs.size())) return std::nullopt;
-  std::vector<Expr> exprs = joined.exprs;
-  for (Expr& e : exprs) {
+// A joined form as what becomes of the sums of a product.
+struct AfterSum {
+  size_t accumulator;       // the sum among the inputs
+  Groups groups;            // axes of the form, by axis of the product
+  std::vector<Expr> exprs;  // inputs numbered as the epilogue's: the sum, then the others in order
+};
+std::optional<AfterSum> after_sum(const MapForm& joined, const std::vector<int64_t>& sizes) {
+  AfterSum a;
+  for (a.accumulator = 0; a.accumulator < joined.inputs.size(); ++a.accumulator)
+    if (joined.inputs[a.accumulator].view.buffer == kAccumulatorBuffer) break;
+  if (a.accumulator == joined.inputs.size() || joined.outputs.size() != 1 ||
+      joined.outputs[0].expr + 1 != static_cast<int32_t>(joined.exprs.size()) ||
+      !group_axes(joined, joined.inputs[a.accumulator].view, sizes, a.groups))
+    return std::nullopt;
+  a.exprs = joined.exprs;
+  for (Expr& e : a.exprs) {
     if (e.op == ExprOp::kIota || e.op == ExprOp::kReduce) return std::nullopt;
     if (e.op != ExprOp::kInput) continue;
     const auto i = static_cast<size_t>(e.index);
-    e.index = i == accumulator ? 0 : static_cast<int32_t>(i < accumulator ? i + 1 : i);
+    e.index = i == a.accumulator ? 0 : static_cast<int32_t>(i < a.accumulator ? i + 1 : i);
   }
-  return exprs;
+  return a;
+}
+
+// A view of the joined form with one axis per group, of these sizes; nothing where it does not move in equal steps.
+std::optional<View> grouped_view(const MapForm& joined, const View& v, const Groups& groups,
+                                 const std::vector<int64_t>& sizes) {
+  View w = v;
+  w.sizes = sizes;
+  w.strides.clear();
+  for (const auto& group : groups) {
+    const std::optional<int64_t> step = merged_stride(joined, v, group);
+    if (!step) return std::nullopt;
+    w.strides.push_back(*step);
+  }
+  return w;
 }
 
 std::optional<Kernel> with_epilogue(const ConvKernel& conv, const View& result, const MapForm& joined) {
-  const size_t accumulator = accumulator_of(joined);
-  if (accumulator == joined.inputs.size() || joined.outputs.size() != 1) return std::nullopt;
-  Groups groups;
-  if (!group_axes(joined, joined.inputs[accumulator].view, result.sizes, groups)) return std::nullopt;
-  bool legal = true;
-  const auto view_of = [&](const View& v) {
-    View w = v;
-    w.sizes = result.sizes;
-    w.strides.clear();
-    for (const auto& group : groups) {
-      const std::optional<int64_t> step = merged_stride(joined, v, group);
-      legal = legal && step;
-      w.strides.push_back(step.value_or(0));
-    }
-    return w;
-  };
+  std::optional<AfterSum> after = after_sum(joined, result.sizes);
+  if (!after) return std::nullopt;
+  const auto view_of = [&](const View& v) { return grouped_view(joined, v, after->groups, result.sizes); };
+  const std::optional<View> written = view_of(joined.outputs[0].view);
+  if (!written) return std::nullopt;
   ConvKernel fused = conv;
-  const View written = view_of(joined.outputs[0].view);
-  (conv.mode == ConvKernel::Mode::kForward ? fused.out : fused.input) = written;
+  (conv.mode == ConvKernel::Mode::kForward ? fused.out : fused.input) = *written;
   fused.extra.clear();
   for (size_t i = 0; i < joined.inputs.size(); ++i) {
-    if (i == accumulator) continue;
-    const View v = view_of(joined.inputs[i].view);
+    if (i == after->accumulator) continue;
+    const std::optional<View> v = view_of(joined.inputs[i].view);
+    if (!v) return std::nullopt;
     // Spatial axes: all broadcast, or runs where the result has them.
     size_t still = 0, moving = 0;
-    for (size_t d = 2; d < v.sizes.size(); ++d) {
-      if (v.sizes[d] == 1) continue;
-      ++(v.strides[d] == 0 ? still : moving);
-      if (written.strides[d] == 1 && v.strides[d] != 1 && v.strides[d] != 0) return std::nullopt;
+    for (size_t d = 2; d < v->sizes.size(); ++d) {
+      if (v->sizes[d] == 1) continue;
+      ++(v->strides[d] == 0 ? still : moving);
+      if (written->strides[d] == 1 && v->strides[d] != 1 && v->strides[d] != 0) return std::nullopt;
     }
     if (still > 0 && moving > 0) return std::nullopt;
-    fused.extra.push_back(v);
+    fused.extra.push_back(*v);
   }
-  std::optional<std::vector<Expr>> exprs = epilogue_of(joined, accumulator);
-  if (!legal || !exprs) return std::nullopt;
-  fused.epilogue = std::move(*exprs);
+  fused.epilogue = std::move(after->exprs);
   return fused;
 }
 
 std::optional<Kernel> with_epilogue(const DotKernel& dot, const MapForm& joined) {
-  const size_t accumulator = accumulator_of(joined);
-  if (accumulator == joined.inputs.size() || joined.outputs.size() != 1) return std::nullopt;
-  Groups groups;
-  if (!group_axes(joined, joined.inputs[accumulator].view, dot.out.sizes, groups)) return std::nullopt;
+  std::optional<AfterSum> after = after_sum(joined, dot.out.sizes);
+  if (!after) return std::nullopt;
   const size_t r = dot.out.sizes.size();
   // Batch axes one by one, then rows and columns.
   Groups axes;
   std::vector<std::pair<size_t, int64_t>> batch;  // axis of the product, elements of it per step
   for (size_t d = 0; d + 2 < r; ++d) {
     int64_t step = dot.out.sizes[d];
-    for (int a : groups[d]) {
+    for (int a : after->groups[d]) {
       step /= joined.sizes[static_cast<size_t>(a)];
       axes.push_back({a});
       batch.emplace_back(d, step);
     }
   }
-  axes.push_back(groups[r - 2]);
-  axes.push_back(groups[r - 1]);
+  axes.push_back(after->groups[r - 2]);
+  axes.push_back(after->groups[r - 1]);
   std::vector<int64_t> sizes;
   for (const auto& group : axes) {
     int64_t n = 1;
     for (int a : group) n *= joined.sizes[static_cast<size_t>(a)];
     sizes.push_back(n);
   }
-  bool legal = true;
-  auto view_of = [&](const View& v) {
-    View w = v;
-    w.sizes = sizes;
-    w.strides.clear();
-    for (const auto& group : axes) {
-      const std::optional<int64_t> step = merged_stride(joined, v, group);
-      legal = legal && step;
-      w.strides.push_back(step.value_or(0));
-    }
-    return w;
-  };
+  const auto view_of = [&](const View& v) { return grouped_view(joined, v, axes, sizes); };
   DotKernel result;
   auto factor = [&](const View& v) {
     View w = v;
@@ -194,15 +187,16 @@ std::optional<Kernel> with_epilogue(const DotKernel& dot, const MapForm& joined)
   };
   result.a = factor(dot.a);
   result.b = factor(dot.b);
-  result.out = view_of(joined.outputs[0].view);
+  const std::optional<View> written = view_of(joined.outputs[0].view);
+  if (!written) return std::nullopt;
+  result.out = *written;
   for (size_t i = 0; i < joined.inputs.size(); ++i) {
-    if (i == accumulator) continue;
-    result.extra.push_back(view_of(joined.inputs[i].view));
-    legal = legal && runs_alike(result.extra.back(), result.out);
+    if (i == after->accumulator) continue;
+    const std::optional<View> v = view_of(joined.inputs[i].view);
+    if (!v || !runs_alike(*v, result.out)) return std::nullopt;
+    result.extra.push_back(*v);
   }
-  std::optional<std::vector<Expr>> exprs = epilogue_of(joined, accumulator);
-  if (!legal || !exprs) return std::nullopt;
-  result.epilogue = std::move(*exprs);
+  result.epilogue = std::move(after->exprs);
   return result;
 }
 
@@ -239,8 +233,7 @@ bool fuse_one(Flow& flow, int n) {
   target.reads = {node.reads.begin(), node.reads.begin() + static_cast<long>(product->first_extra)};
   for (const auto& i : joined->form.inputs) {
     if (i.view.buffer == kAccumulatorBuffer) continue;
-    target.reads.push_back({i.value});
-    target.reads.back().insert(target.reads.back().end(), i.others.begin(), i.others.end());
+    target.reads.push_back(i.values());
   }
   target.reads.insert(target.reads.end(), node.reads.begin() + static_cast<long>(behind), node.reads.end());
   target.writes.assign(target.reads.size(), -1);

@@ -5,16 +5,8 @@
 #include "device_plugin/compiler/fusion/views.h"
 
 namespace trnsim::compiler::fusion {
-Flow::Flow(KernelList& list) : list_(list) {
-  for (size_t i = 0; i < list.buffers.size(); ++i) {
-    memory_.push_back(static_cast<int>(i));
-    if (list.buffers[i].kind != Buffer::Kind::kOutput || list.buffers[i].alias_input < 0) continue;
-    for (size_t j = 0; j < list.buffers.size(); ++j) {
-      const Buffer& b = list.buffers[j];
-      if (b.kind == Buffer::Kind::kInput && b.index == list.buffers[i].alias_input)
-        memory_.back() = static_cast<int>(j);
-    }
-  }
+
+Flow::Flow(KernelList& list) : list_(list), memory_(memory_of_buffers(list.buffers)) {
   live_.resize(list.buffers.size());
   all_.resize(list.buffers.size());
   for (size_t m = 0; m < list.buffers.size(); ++m) {  // the contents at the start
@@ -242,10 +234,8 @@ std::vector<int> Flow::values_read(int n) {
   std::vector<int> read;
   const FlowNode& node = nodes_[static_cast<size_t>(n)];
   if (node.map) {
-    for (const auto& i : node.map->inputs) {
-      read.push_back(i.value);
-      read.insert(read.end(), i.others.begin(), i.others.end());
-    }
+    for (const auto& i : node.map->inputs)
+      for (int v : i.values()) read.push_back(v);
   } else {
     for (const auto& values : node.reads) read.insert(read.end(), values.begin(), values.end());
   }

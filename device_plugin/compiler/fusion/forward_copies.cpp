@@ -41,14 +41,10 @@ bool runs_as_well(const Kernel& kernel, const View& before, const View& after) {
 bool forward(Flow& flow, int n, size_t use) {
   FlowNode& node = flow.node(n);
   const std::vector<int> values = node.reads[use];
-  if (values.size() != 1) return false;
-  const int writer = flow.value(values[0]).writer;
-  if (writer < 0) return false;
-  const int p = flow.find(writer);
-  if (p == n || !flow.node(p).alive || !flow.node(p).map || !is_copy(*flow.node(p).map)) return false;
+  const int p = flow.only_writer(values);
+  if (p < 0 || p == n || !flow.node(p).map || !is_copy(*flow.node(p).map)) return false;
   const MapForm& copy = *flow.node(p).map;
-  std::vector<int> sources{copy.inputs[0].value};
-  sources.insert(sources.end(), copy.inputs[0].others.begin(), copy.inputs[0].others.end());
+  const std::vector<int> sources = copy.inputs[0].values();
   for (int v : sources) {
     if (flow.value(v).overwritten) return false;
   }

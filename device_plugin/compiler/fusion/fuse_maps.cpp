@@ -25,10 +25,8 @@ bool is_light(const MapForm& f) {
 
 std::vector<int> values_of(const MapForm& f) {
   std::vector<int> values;
-  for (const auto& i : f.inputs) {
-    values.push_back(i.value);
-    values.insert(values.end(), i.others.begin(), i.others.end());
-  }
+  for (const auto& i : f.inputs)
+    for (int v : i.values()) values.push_back(v);
   std::sort(values.begin(), values.end());
   values.erase(std::unique(values.begin(), values.end()), values.end());
   return values;

@@ -11,9 +11,14 @@ namespace trnsim::compiler::fusion {
 
 struct MapForm {
   struct Input {
-    View view;                // one stride per axis
-    int value = -1;           // the newest value it reads from
-    std::vector<int> others;  // older ones that may hold a part of it
+    View view;                         // one stride per axis
+    int value = -1;                    // the newest value it reads from
+    std::vector<int> others;           // older ones that may hold a part of it
+    std::vector<int> values() const {  // all of them
+      std::vector<int> all{value};
+      all.insert(all.end(), others.begin(), others.end());
+      return all;
+    }
   };
   struct Output {
     View view;  // one stride per axis; a row value has stride 0 on the reduced axes

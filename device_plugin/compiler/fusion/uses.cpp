@@ -83,4 +83,17 @@ std::vector<Use> uses_of(Kernel& kernel) {
   return uses.list;
 }
 
+std::vector<int> memory_of_buffers(const std::vector<Buffer>& buffers) {
+  std::vector<int> memory;
+  for (const Buffer& b : buffers) {
+    memory.push_back(static_cast<int>(memory.size()));
+    if (b.kind != Buffer::Kind::kOutput || b.alias_input < 0) continue;
+    for (size_t j = 0; j < buffers.size(); ++j) {
+      if (buffers[j].kind == Buffer::Kind::kInput && buffers[j].index == b.alias_input)
+        memory.back() = static_cast<int>(j);
+    }
+  }
+  return memory;
+}
+
 }  // namespace trnsim::compiler::fusion

@@ -12,6 +12,9 @@ struct Use {
   View* view;
   bool reads, writes;
 };
-std::vector<Use> uses_of(Kernel& kernel);
+std::vector<Use> uses_of(Kernel& kernel);  // without those that have no buffer
+
+// Per buffer, the buffer whose memory it is: an output that aliases an input lies in that, others in their own.
+std::vector<int> memory_of_buffers(const std::vector<Buffer>& buffers);
 
 }  // namespace trnsim::compiler::fusion

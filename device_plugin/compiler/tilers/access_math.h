@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,8 @@ constexpr int64_t kPartitions = isa::kMaxPartitions;
 constexpr int64_t kPsumColumns = isa::kPsumBankBytes / 4;  // FP32 columns of one PSUM bank
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+// `extent` in as few parts of at most `max` as there can be, of nearly one size: how large.
+constexpr int64_t balanced(int64_t extent, int64_t max) { return ceil_div(extent, ceil_div(extent, max)); }
 constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 // Floor division and its remainder for any sign of a (b > 0).
 constexpr int64_t floor_div(int64_t a, int64_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
@@ -46,6 +49,13 @@ inline Access with_dims(const Access& a, int64_t delta,
     r.size[i] = static_cast<uint32_t>(dims[i].second);
   }
   return r;
+}
+
+// A descriptor has dims for every axis of more than one element.
+template <typename Sizes>
+bool fits_descriptor(const Sizes& sizes) {
+  return std::count_if(std::begin(sizes), std::end(sizes), [](int64_t s) { return s > 1; }) <=
+         static_cast<int64_t>(isa::kMaxDims);
 }
 
 // A run of `count` elements, `begin` elements from the start of a tile.

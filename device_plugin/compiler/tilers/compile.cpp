@@ -53,14 +53,12 @@ isa::Program compile_core(const KernelList& list, const CorePlan& plan, int core
   std::vector<Access> shared;
   for (int32_t b : plan.shared) shared.push_back(context.tensors[static_cast<size_t>(b)]);
   tile.share(shared);
-  KernelList part = list;
+  KernelList part{list.name, list.buffers, {}, {}, list.num_params};
   const auto flush = [&] {
     tile_list(part, context, options.target, tile);
     part.kernels.clear();
     part.locations.clear();
   };
-  part.kernels.clear();
-  part.locations.clear();
   for (const CoreStep& step : plan.steps) {
     if (step.barrier) {
       flush();

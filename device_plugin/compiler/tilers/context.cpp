@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "device_plugin/compiler/fusion/uses.h"
 #include "device_plugin/compiler/tilers/tilers.h"
 
 namespace trnsim::compiler {
@@ -36,14 +37,10 @@ KernelContext bind_buffers(const KernelList& list, TileBuilder& tile) {
     }
     context.tensors.push_back(tile.tensor(name, kind, b.dtype, {b.elements}, 0, b.constant));
   }
-  for (size_t i = 0; i < list.buffers.size(); ++i) {
-    const Buffer& out = list.buffers[i];
-    if (out.kind != Buffer::Kind::kOutput || out.alias_input < 0) continue;
-    for (size_t j = 0; j < list.buffers.size(); ++j) {
-      if (list.buffers[j].kind == Buffer::Kind::kInput && list.buffers[j].index == out.alias_input) {
-        tile.alias(context.tensors[j], context.tensors[i]);
-      }
-    }
+  const std::vector<int> memory = fusion::memory_of_buffers(list.buffers);
+  for (size_t i = 0; i < memory.size(); ++i) {
+    const auto owner = static_cast<size_t>(memory[i]);
+    if (owner != i) tile.alias(context.tensors[owner], context.tensors[i]);
   }
   return context;
 }

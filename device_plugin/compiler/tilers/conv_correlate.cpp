@@ -85,12 +85,7 @@ class Correlator {
     isa::Instruction i;
     i.opcode = isa::Opcode::kMultiplyMoving;
     i.dst.num_partitions = static_cast<uint16_t>(std::min(result_.channels, plan.columns));
-    i.src0.space = isa::Space::kSbuf;
-    i.src0.dtype = p_.load_dtype;
-    i.src0.num_partitions = static_cast<uint16_t>(rows);
-    i.src0.num_dims = 1;
-    i.src0.step[0] = 1;
-    i.src0.size[0] = static_cast<uint32_t>(ceil_div(per_unit, products));
+    i.src0 = dense_access(isa::Space::kSbuf, rows, {ceil_div(per_unit, products)}, p_.load_dtype);
     double unit_ns = static_cast<double>(products) * compute_time(i, Engine::kTensor, config_).issue_ns;
     // The clock rises only while enough rows are in use.
     if (static_cast<double>(rows * units) <
@@ -229,25 +224,27 @@ class Correlator {
   bool turns_weights(int64_t channels) {
     if (gradient_ || product(plan_.packed) > 1 || plan_.row_tiles > 1 || plan_.column_tiles > 1) return false;
     const int64_t taps = p_.taps();
-    Access direct = tile_access(channels, {result_channels_, taps});
+    const auto in_sbuf = [&](int64_t partitions, const std::vector<int64_t>& dims) {
+      return dense_access(isa::Space::kSbuf, partitions, dims, p_.load_dtype);
+    };
     isa::Instruction load;
     load.opcode = isa::Opcode::kDmaCopy;
-    load.dst = direct;
+    load.dst = in_sbuf(channels, {result_channels_, taps});
     load.src0 = weight_access(0, {channels, result_channels_, p_.kernel[0], p_.kernel[1], p_.kernel[2]},
                               {p_.weight_in_stride, p_.weight_out_stride, p_.kernel_stride[0],
                                p_.kernel_stride[1], p_.kernel_stride[2]});
     const double direct_ns = transfer_time(load, config_).service_ns;
     const int64_t rows = std::min(kPartitions, result_channels_);
-    load.dst = tile_access(rows, {channels, taps});
+    load.dst = in_sbuf(rows, {channels, taps});
     load.src0 = weight_access(0, {rows, channels, p_.kernel[0], p_.kernel[1], p_.kernel[2]},
                               {p_.weight_out_stride, p_.weight_in_stride, p_.kernel_stride[0],
                                p_.kernel_stride[1], p_.kernel_stride[2]});
     isa::Instruction turn;
     turn.opcode = isa::Opcode::kTranspose;
-    turn.src0 = tile_access(rows, {channels});
+    turn.src0 = in_sbuf(rows, {channels});
     isa::Instruction drain;
     drain.opcode = isa::Opcode::kCopy;
-    drain.dst = tile_access(channels, {rows});
+    drain.dst = in_sbuf(channels, {rows});
     drain.src0 = drain.dst;
     drain.src0.space = isa::Space::kPsum;
     const TransferTime natural = transfer_time(load, config_);
@@ -257,21 +254,6 @@ class Correlator {
     return blocks * (natural.service_ns + static_cast<double>(taps) * std::max(t.issue_ns, d.issue_ns)) +
                t.latency_ns + d.latency_ns <
            direct_ns;
-  }
-  // For questions to the laws of time alone: no tile.
-  Access tile_access(int64_t partitions, const std::vector<int64_t>& dims) const {
-    Access a;
-    a.space = isa::Space::kSbuf;
-    a.dtype = p_.load_dtype;
-    a.num_partitions = static_cast<uint16_t>(partitions);
-    a.num_dims = static_cast<uint8_t>(dims.size());
-    int64_t step = 1;
-    for (size_t i = dims.size(); i-- > 0;) {
-      a.size[i] = static_cast<uint32_t>(dims[i]);
-      a.step[i] = step;
-      step *= dims[i];
-    }
-    return a;
   }
 
   struct Weights {
@@ -304,9 +286,7 @@ class Correlator {
         sizes.insert(sizes.end(), {channels, result_channels_, count[0], count[1], count[2]});
         strides.insert(strides.end(), {contraction_stride, result_stride, p_.kernel_stride[0],
                                        p_.kernel_stride[1], p_.kernel_stride[2]});
-        if (std::count_if(sizes.begin(), sizes.end(), [](int64_t s) { return s > 1; }) >
-            static_cast<int64_t>(isa::kMaxDims))
-          return false;
+        if (!fits_descriptor(sizes)) return false;
         const Access dst = region(w, 0, result_channels_, steps, count, inner);
         tile_.load(slice_partitions(dst, static_cast<int>(r * plan_.rows + first_side * channels),
                                     static_cast<int>(product(sides) * channels)),
@@ -716,8 +696,7 @@ class Correlator {
     };
     const int64_t extents[] = {w.channels, w.group.images, w.group.bands, part.count,
                                size[0],    size[1],        size[2]};
-    if (std::count_if(std::begin(extents), std::end(extents), [](int64_t s) { return s > 1; }) <=
-        static_cast<int64_t>(isa::kMaxDims)) {
+    if (fits_descriptor(extents)) {
       move_groups(0, w.group.images, w.group.bands);
       return;
     }

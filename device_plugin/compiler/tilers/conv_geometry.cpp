@@ -13,8 +13,6 @@ Spatial spatial(const std::vector<int64_t>& v, size_t skip, int64_t fill) {
   return s;
 }
 
-int64_t balanced(int64_t extent, int64_t max) { return ceil_div(extent, ceil_div(extent, max)); }
-
 }  // namespace
 
 int64_t ConvProblem::tap_delta(int64_t t) const {
@@ -249,6 +247,26 @@ Access image_access(const ImageView& v, int64_t channel, int64_t channels, const
                             {v.channel_stride, v.n_stride, v.stride[0], v.stride[1], v.stride[2]}));
 }
 
+void fill_border(const Access& a, int64_t count, const Spatial& extent, const Spatial& low,
+                 const Spatial& high, float value, TileBuilder& tile) {
+  const Spatial pitch{extent[1] * extent[2], extent[2], 1};
+  for (int axis = 0; axis < 3; ++axis) {
+    // Both sides of the axis: between low and high of the axes before it, over the whole extent of those after it.
+    const int64_t sides[2][2] = {{0, low[axis]}, {high[axis], extent[axis] - high[axis]}};
+    for (const auto& side : sides) {
+      if (side[1] <= 0) continue;
+      Spatial part = extent;
+      int64_t delta = side[0] * pitch[axis];
+      part[axis] = side[1];
+      for (int b = 0; b < axis; ++b) {
+        part[b] = high[b] - low[b];
+        delta += low[b] * pitch[b];
+      }
+      tile.memset(region(a, delta, count, extent[0] * pitch[0], part, pitch), value);
+    }
+  }
+}
+
 SourceTile load_source(const ImageView& src, int64_t channel, int64_t channels, int64_t n, int64_t count,
                        const Spatial& lo, const Spatial& extent, Dtype dtype, float fill,
                        const KernelContext& context, TileBuilder& tile) {
@@ -271,21 +289,9 @@ SourceTile load_source(const ImageView& src, int64_t channel, int64_t channels, 
     tile.memset(region(s.tile, 0, count, volume, extent, pitch), fill);
     return s;
   }
-  for (int a = 0; a < 3; ++a) {
-    // The border on both sides of axis a, over the whole extent of the axes after it.
-    const int64_t sides[2][2] = {{0, first[a]}, {first[a] + size[a], extent[a] - first[a] - size[a]}};
-    for (const auto& side : sides) {
-      if (side[1] <= 0) continue;
-      Spatial part = extent;
-      int64_t delta = side[0] * pitch[a];
-      part[a] = side[1];
-      for (int b = 0; b < a; ++b) {
-        part[b] = size[b];
-        delta += first[b] * pitch[b];
-      }
-      tile.memset(region(s.tile, delta, count, volume, part, pitch), fill);
-    }
-  }
+  Spatial end;
+  for (int a = 0; a < 3; ++a) end[a] = first[a] + size[a];
+  fill_border(s.tile, count, extent, first, end, fill, tile);
   ImageBlock inside;
   inside.n = n;
   inside.count = count;

@@ -100,6 +100,10 @@ Access image_access(const ImageView& v, int64_t channel, int64_t channels, const
 Access region(const Access& a, int64_t delta, int64_t count, int64_t count_step, const Spatial& size,
               const Spatial& step);
 
+// Fills what surrounds [low, high) in a tile of `count` grids of `extent`.
+void fill_border(const Access& a, int64_t count, const Spatial& extent, const Spatial& low,
+                 const Spatial& high, float value, TileBuilder& tile);
+
 // The correlations of one group on the tensor engine (conv_correlate.cpp), on the vector engine for one
 // channel per group (conv_depthwise.cpp), and the weight gradient (conv_weight_grad.cpp).
 void correlate(const ConvProblem& p, bool input_gradient, const KernelContext& context, TileBuilder& tile);

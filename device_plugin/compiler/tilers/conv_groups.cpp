@@ -3,11 +3,6 @@
 #include <algorithm>
 
 namespace trnsim::compiler {
-namespace {
-
-int64_t balanced(int64_t extent, int64_t max) { return ceil_div(extent, ceil_div(extent, max)); }
-
-}  // namespace
 
 ImageBlock BlockGroup::member(int64_t group) const {
   ImageBlock b = first;
@@ -114,7 +109,7 @@ Access GroupTile::place(int first_partition, int64_t partitions, int64_t image, 
 }
 
 void GroupTile::load(const KernelContext& context) {
-  // Zeros where some part has no data: on both sides of each axis, over what the axes before leave.
+  // Zeros where some part has no data.
   Spatial low{0, 0, 0}, high = extent_;
   bool nothing = false;
   for (const Part& p : parts_) {
@@ -131,20 +126,7 @@ void GroupTile::load(const KernelContext& context) {
   if (nothing) {
     builder_.memset(columns_of(access_, 0, access_.free_elements()), 0.0f);
   } else {
-    for (int a = 0; a < 3; ++a) {
-      const int64_t sides[2][2] = {{0, low[a]}, {high[a], extent_[a] - high[a]}};
-      for (const auto& side : sides) {
-        if (side[1] <= 0) continue;
-        Spatial part = extent_;
-        int64_t delta = side[0] * pitch_[a];
-        part[a] = side[1];
-        for (int b = 0; b < a; ++b) {
-          part[b] = high[b] - low[b];
-          delta += low[b] * pitch_[b];
-        }
-        builder_.memset(region(access_, delta, block_.first.count, volume_, part, pitch_), 0.0f);
-      }
-    }
+    fill_border(access_, block_.first.count, extent_, low, high, 0.0f, builder_);
   }
   for (const Part& p : parts_) load_part(p, context);
 }
@@ -163,10 +145,9 @@ void GroupTile::load_part(const Part& p, const KernelContext& context) {
       sizes.push_back(c.size[a]);
       strides.push_back(sample_[a] * p.src.stride[a]);
     }
-    const auto dims = std::count_if(sizes.begin(), sizes.end(), [](int64_t s) { return s > 1; });
     const int first = p.first_partition + static_cast<int>(i * bands + b - p.first_group) * p.pitch;
     const int64_t partitions = ni * nb * p.channels;
-    if (dims <= static_cast<int64_t>(isa::kMaxDims)) {
+    if (fits_descriptor(sizes)) {
       builder_.load(place(first, partitions, 0, count, c),
                     hbm_view(context, window_of(p.src.base, at, sizes, strides)));
       return;

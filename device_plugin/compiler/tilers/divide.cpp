@@ -1,7 +1,6 @@
 #include "device_plugin/compiler/tilers/divide.h"
 
 #include <algorithm>
-#include <set>
 
 #include "device_plugin/compiler/cost.h"
 #include "device_plugin/compiler/fusion/uses.h"
@@ -20,9 +19,11 @@ using fusion::uses_of;
 constexpr double kBarrierNs = 6000;
 constexpr double kKernelNs = 2000;  // latency of a kernel's first loads and last stores
 constexpr double kMinProgramNs = 10000;
-constexpr double kMinGain = 0.9;        // of the time of one core
-constexpr double kElementsPerNs = 200;  // of one expression node, Vector, Scalar and GpSimd together
-constexpr double kScoresPerNs = 150;    // of a softmax
+constexpr double kMinGain = 0.9;         // of the time of one core
+constexpr double kElementsPerNs = 200;   // of one expression node, Vector, Scalar and GpSimd together
+constexpr double kScoresPerNs = 150;     // of a softmax
+constexpr double kConvSlowdown = 4;      // of a convolution against the peak of the systolic array
+constexpr double kOtherBytesPerNs = 50;  // of any other kernel
 
 struct Halves {
   Kernel first, second;
@@ -35,14 +36,12 @@ int64_t middle(int64_t size) {
   return ceil_div(half, unit) * unit;
 }
 
-bool wanted(const View& v) { return v.buffer >= 0; }
-
 // Cuts views of one kernel: each at its own axis.
 struct Cut {
   int64_t at, size;
   bool second;
   void operator()(View& v, int axis) const {
-    if (wanted(v)) v = view_slice(v, axis, second ? at : 0, second ? size - at : at);
+    if (v.buffer >= 0) v = view_slice(v, axis, second ? at : 0, second ? size - at : at);
   }
 };
 template <typename K, typename Fn>
@@ -199,7 +198,6 @@ double elements(const View& v) { return static_cast<double>(v.numel()); }
 double kernel_ns(Kernel& kernel, const Rates& rates) {
   double bytes = 0, compute = 0;
   for (const Use& use : uses_of(kernel)) {
-    if (!wanted(*use.view)) continue;
     bytes += static_cast<double>(fusion::distinct_elements(*use.view)) *
              static_cast<double>(isa::dtype_bytes(use.view->dtype));
   }
@@ -220,13 +218,13 @@ double kernel_ns(Kernel& kernel, const Rates& rates) {
     compute = product_ns(2 * elements(conv->out) * elements(conv->weight) /
                              static_cast<double>(conv->weight.sizes[0]),
                          conv->input.dtype) *
-              4;
+              kConvSlowdown;
   } else if (const auto* attention = std::get_if<AttentionKernel>(&kernel)) {
     compute = scores(*attention) / kScoresPerNs;
   } else if (const auto* grad = std::get_if<AttentionGradKernel>(&kernel)) {
     compute = 3 * scores(grad->forward) / kScoresPerNs;
   } else {
-    compute = bytes / 50;
+    compute = bytes / kOtherBytesPerNs;
   }
   return kKernelNs + std::max(compute, bytes / rates.bytes);
 }
@@ -240,19 +238,11 @@ struct Touch {
 
 class Division {
  public:
-  Division(const KernelList& list, const std::string& target, bool always) : list_(list), always_(always) {
+  Division(const KernelList& list, const std::string& target, bool always)
+      : list_(list), always_(always), memory_(fusion::memory_of_buffers(list.buffers)) {
     const config::Config& c = target_config(target);
     rates_ = {config::peak_half_flops_per_second(c) * 1e-9, config::peak_fp32_flops_per_second(c) * 1e-9,
               std::min(config::hbm_bytes_per_second_per_core(c) * 1e-9, c.hbm.stack_bandwidth_gb_per_s / 2)};
-    for (size_t b = 0; b < list.buffers.size(); ++b) {
-      memory_.push_back(static_cast<int32_t>(b));
-      const Buffer& out = list.buffers[b];
-      if (out.kind != Buffer::Kind::kOutput || out.alias_input < 0) continue;
-      for (size_t j = 0; j < list.buffers.size(); ++j) {
-        if (list.buffers[j].kind == Buffer::Kind::kInput && list.buffers[j].index == out.alias_input)
-          memory_[b] = static_cast<int32_t>(j);
-      }
-    }
     touched_.resize(list.buffers.size());
     since_[0].resize(list.buffers.size());
     since_[1].resize(list.buffers.size());
@@ -322,11 +312,8 @@ class Division {
   bool conflict(Kernel& a, Kernel& b) const {
     const std::vector<Use> other = uses_of(b);
     for (const Use& x : uses_of(a)) {
-      if (!wanted(*x.view)) continue;
       for (const Use& y : other) {
-        if (wanted(*y.view) && memory(*x.view) == memory(*y.view) &&
-            clash(*x.view, x.writes, *y.view, y.writes))
-          return true;
+        if (memory(*x.view) == memory(*y.view) && clash(*x.view, x.writes, *y.view, y.writes)) return true;
       }
     }
     return false;
@@ -335,7 +322,6 @@ class Division {
   // Does it touch what the other core has written since the last barrier, or write what it has touched?
   bool meets_other(Kernel& kernel, int core) const {
     for (const Use& use : uses_of(kernel)) {
-      if (!wanted(*use.view)) continue;
       for (const Touch& t : since_[1 - core][memory(*use.view)]) {
         if (clash(*use.view, use.writes, t.view, t.writes)) return true;
       }
@@ -345,7 +331,6 @@ class Division {
 
   void note(Kernel& kernel, int core) {
     for (const Use& use : uses_of(kernel)) {
-      if (!wanted(*use.view)) continue;
       since_[core][memory(*use.view)].push_back({*use.view, use.writes});
       Sides& s = touched_[memory(*use.view)];
       s.by[core] = true;
@@ -356,7 +341,7 @@ class Division {
   const KernelList& list_;
   const bool always_;
   Rates rates_{};
-  std::vector<int32_t> memory_;  // per buffer: an output that aliases an input counts as that
+  const std::vector<int> memory_;
   std::vector<Sides> touched_;
   std::vector<std::vector<Touch>> since_[2];  // per core and memory, since the last barrier
   CorePlan plan_;

@@ -355,14 +355,17 @@ class DotTiler {
   };
   Rates rates() const {
     const config::Config& config = target_config(tile_.target());
-    const Access panel = plain_tile(isa::Space::kSbuf, a_.load_dtype);
-    const Access bank = plain_tile(isa::Space::kPsum, Dtype::kF32);
+    const auto whole = [](isa::Space space, Dtype dtype) {
+      return dense_access(space, kPartitions, {kPsumColumns}, dtype);
+    };
+    const Access panel = whole(isa::Space::kSbuf, a_.load_dtype);
+    const Access bank = whole(isa::Space::kPsum, Dtype::kF32);
     isa::Instruction product, copy, load;
     product.opcode = isa::Opcode::kMultiplyMoving;
     product.dst = bank;
     product.src0 = panel;
     copy.opcode = isa::Opcode::kCopy;
-    copy.dst = plain_tile(isa::Space::kSbuf, tile_dtype(k_.out.dtype));
+    copy.dst = whole(isa::Space::kSbuf, tile_dtype(k_.out.dtype));
     copy.src0 = bank;
     load.opcode = isa::Opcode::kDmaCopy;
     load.dst = load.src0 = panel;
@@ -379,13 +382,6 @@ class DotTiler {
     r.drain_ns = passes * vector * scalar / (vector + scalar);
     r.load_ns = transfer_time(load, config).service_ns / static_cast<double>(kPsumColumns * bytes_);
     return r;
-  }
-  static Access plain_tile(isa::Space space, Dtype dtype) {
-    Access a;
-    a.space = space;
-    a.dtype = dtype;
-    a.num_partitions = kPartitions;
-    return with_dims(a, 0, {{1, kPsumColumns}});
   }
 
   Blocks choose_blocks() const {

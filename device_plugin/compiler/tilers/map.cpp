@@ -17,8 +17,8 @@ namespace trnsim::compiler {
 
 namespace {
 
-constexpr int64_t kRunElements[] = {128, 64, 32,
-                                    16};  // shortest run that partitions may cut the innermost axis into
+// Shortest run that partitions may cut the innermost axis into.
+constexpr int64_t kRunElements[] = {128, 64, 32, 16};
 constexpr int64_t kTargetFree =
     2048;  // elements per partition of one tile, for overlap of DMA and computation
 constexpr int64_t kBudgetBytes = 88 * 1024;   // live tiles of one iteration; two iterations overlap
@@ -163,7 +163,6 @@ class MapTiler {
       const int64_t rows = part.product(AxisRole::kPartition);
       int64_t elements = 1;
       for (int64_t s : part.sizes) elements *= s;
-      const int64_t free = elements / rows;
       const int64_t engines = std::min<int64_t>(static_cast<int64_t>(config.dma.engines), (rows + 7) / 8);
       for (const View& v : part.views) {
         int64_t run = 1, moved = 1;
@@ -181,12 +180,7 @@ class MapTiler {
       }
       isa::Instruction i;
       i.opcode = isa::Opcode::kTensorTensor;
-      i.dst.space = isa::Space::kSbuf;
-      i.dst.num_partitions = static_cast<uint16_t>(rows);
-      i.dst.num_dims = 1;
-      i.dst.step[0] = 1;
-      i.dst.size[0] = static_cast<uint32_t>(free);
-      i.src0 = i.src1 = i.dst;
+      i.dst = i.src0 = i.src1 = dense_access(isa::Space::kSbuf, rows, {elements / rows}, Dtype::kF32);
       ns += static_cast<double>(tiles_.operations()) * compute_time(i, isa::Engine::kVector, config).issue_ns;
     }
     return ns;
@@ -224,11 +218,7 @@ class MapTiler {
     const config::Config& config = target_config(tile_.target());
     isa::Instruction i;
     i.opcode = isa::Opcode::kMultiplyMoving;
-    i.src0.space = isa::Space::kSbuf;
-    i.src0.num_partitions = isa::kMaxPartitions;
-    i.src0.num_dims = 1;
-    i.src0.step[0] = 1;
-    i.src0.size[0] = 1;
+    i.src0 = dense_access(isa::Space::kSbuf, isa::kMaxPartitions, {1}, Dtype::kF32);
     isa::Instruction copy = i;
     copy.opcode = isa::Opcode::kCopy;
     copy.src0.space = isa::Space::kPsum;

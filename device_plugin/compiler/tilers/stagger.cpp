@@ -38,19 +38,9 @@ bool loads_hide(const DotKernel& dot, size_t blocks, const config::Config& confi
   const int64_t m = dot.a.sizes[0], k = dot.a.sizes[1], n = dot.b.sizes[1];
   const Dtype dtype = tile_dtype(dot.a.dtype);
   isa::Instruction product, load;
-  const auto tile = [&](isa::Space space, Dtype d) {
-    Access a;
-    a.space = space;
-    a.dtype = d;
-    a.num_partitions = kPartitions;
-    a.num_dims = 1;
-    a.size[0] = kPsumColumns;
-    a.step[0] = 1;
-    return a;
-  };
   product.opcode = isa::Opcode::kMultiplyMoving;
-  product.dst = tile(isa::Space::kPsum, Dtype::kF32);
-  product.src0 = tile(isa::Space::kSbuf, dtype);
+  product.dst = dense_access(isa::Space::kPsum, kPartitions, {kPsumColumns}, Dtype::kF32);
+  product.src0 = dense_access(isa::Space::kSbuf, kPartitions, {kPsumColumns}, dtype);
   load.opcode = isa::Opcode::kDmaCopy;
   load.dst = product.src0;
   load.src0 = product.src0;

@@ -48,9 +48,12 @@ class WindowTiler {
     const bool indices = k_.indices.buffer >= 0;
     if (indices) views.push_back(k_.indices);
     for (const Planes& p : planes_of(views, axes_)) {
-      input_ = p.views[0];
-      out_ = p.views[1];
-      if (indices) indices_ = p.views[2];
+      const auto take = [&] {
+        input_ = p.views[0];
+        out_ = p.views[1];
+        if (indices) indices_ = p.views[2];
+      };
+      take();
       // More planes than partitions: several in a row on each, so that an instruction has more to do.
       const int64_t planes = input_.channels, each = planes / kPartitions;
       if (each > 1) {
@@ -61,10 +64,8 @@ class WindowTiler {
           v->channel_stride *= each;
         }
         run_channels();
+        take();
       }
-      input_ = p.views[0];
-      out_ = p.views[1];
-      if (indices) indices_ = p.views[2];
       for (int64_t c = each > 1 ? each * kPartitions : 0; c < planes; c += kPartitions) {
         channel_ = c;
         channels_ = std::min(kPartitions, planes - c);

@@ -175,36 +175,60 @@ stream sync
 stream gpsimd
   wait s16>=16, s17>=16 | dma_scatter queue=3 dge=software op0=add dst=hbm("y").fp32{256:64,64:1} src0=$G src1=$I | then s18+=16
 )");
-  std::string error;
-  const auto config = config::load("trn2", "", &error);
-  REQUIRE(config.has_value());
   const auto launch = [&](chip::Mode mode, int32_t first_row) {
-    const auto device = chip::make_device(*config, mode);
-    device->set_watcher(check::make_watcher(check::Level::kStrict, *config));
-    const auto bytes = isa::write_container(program);
-    chip::LoadError load_error;
-    const auto loaded = device->load(bytes.data(), bytes.size(), &load_error);
-    INFO(load_error.message);
-    REQUIRE(loaded != nullptr);
     std::vector<std::vector<std::byte>> memory;
-    std::vector<chip::Binding> bindings;
+    std::vector<exec::HbmTensor> hbm;
+    std::vector<uint64_t> initialised;
     for (const isa::TensorDecl& t : program.tensors) {
       memory.emplace_back(t.bytes);
-      bindings.push_back({memory.back().data(), t.bytes, 0, t.bytes});
+      hbm.push_back({memory.back().data(), t.bytes});
+      initialised.push_back(t.bytes);
     }
     for (int32_t k = 0; k < 32; ++k) {
       const int32_t row = first_row + k;
       std::memcpy(&memory[0][static_cast<size_t>(k) * 4], &row, 4);
     }
-    return device->launch(0, *loaded, bindings);
+    return check::testing::strict_error(program, hbm, initialised, mode);
   };
-  CHECK_THAT(launch(chip::Mode::kTime, 0).message, ContainsSubstring("race"));  // any row may be meant
+  CHECK_THAT(launch(chip::Mode::kTime, 0), ContainsSubstring("race"));  // any row may be meant
   for (const chip::Mode mode : {chip::Mode::kBoth, chip::Mode::kData}) {
-    CHECK(launch(mode, 0).message.empty());
-    CHECK(launch(mode, 96).message.empty());
-    CHECK_THAT(launch(mode, 97).message, ContainsSubstring("race"));
-    CHECK_THAT(launch(mode, 97).message, ContainsSubstring("bytes 32768-33023 of tensor 'y'"));
+    CHECK(launch(mode, 0) == "");
+    CHECK(launch(mode, 96) == "");
+    CHECK_THAT(launch(mode, 97), ContainsSubstring("race"));
+    CHECK_THAT(launch(mode, 97), ContainsSubstring("bytes 32768-33023 of tensor 'y'"));
   }
+}
+
+TEST_CASE("Elements that an index list picks beyond their memory are the instruction's fault to report") {
+  const auto launch = [](const std::string& step, uint16_t index) {
+    isa::Program program;
+    std::vector<isa::AssembleError> errors;
+    const bool good = isa::assemble(R"(program "far" target "trn3"
+tensor "i" input uint16 [16] 32 bytes
+tensor "n" input int32 [1] 4 bytes
+stream sync
+  reg_load reg_dst=r0 src0=hbm("n").int32{1:1}
+  branch op0=not_equal reg_a=r0 imm=0 flags=immediate target=end
+  dma_copy queue=0 dst=sbuf.uint16[0+16]@131072{1:1} src0=hbm("i").uint16{16:1} | then s16+=16
+end:
+stream vector
+  memset dst=sbuf.fp32[0+128]{16384:1} imm0=1
+  wait s16>=16 | copy dst=sbuf.fp32[0+128]@65536{1:1} src0=sbuf.fp32[0+128]@256{1:)" +
+                                        step +
+                                        R"(}<uint16[0]@131072>
+)",
+                                    program, errors);
+    INFO(isa::to_text(errors, "far"));
+    REQUIRE(good);
+    std::vector<uint16_t> list(16, index);
+    int32_t zero = 0;
+    return check::testing::strict_error(
+        program, {{reinterpret_cast<std::byte*>(list.data()), 32}, {reinterpret_cast<std::byte*>(&zero), 4}},
+        {}, chip::Mode::kBoth);
+  };
+  CHECK(launch("64", 3) == "");
+  CHECK_THAT(launch("64", 40000), ContainsSubstring("entry 0 of an index list is 40000"));
+  CHECK_THAT(launch("-64", 2), ContainsSubstring("entry 0 of an index list is 2"));
 }
 
 TEST_CASE("Every planted fault is found in the right words") {

@@ -13,11 +13,12 @@ namespace trnsim::check::testing {
 // Empty, or what the checks say. `hbm`: where the tensors lie, for in-place results. `initialised`: how many bytes of
 // each hold values (outputs that the host has filled).
 inline std::string strict_error(const isa::Program& program, const std::vector<exec::HbmTensor>& hbm,
-                                const std::vector<uint64_t>& initialised = {}) {
+                                const std::vector<uint64_t>& initialised = {},
+                                chip::Mode mode = chip::Mode::kTime) {
   std::string message;
   const auto config = config::load(program.target, "", &message);
   if (!config) return message;
-  const auto device = chip::make_device(*config, chip::Mode::kTime);
+  const auto device = chip::make_device(*config, mode);
   device->set_watcher(make_watcher(Level::kStrict, *config));
   const auto bytes = isa::write_container(program);
   chip::LoadError error;

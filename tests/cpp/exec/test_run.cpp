@@ -188,6 +188,43 @@ TEST_CASE("an address register that leaves the tensor is reported with the tenso
   CHECK(s.kind == exec::Status::Kind::kOutOfBounds);
 }
 
+TEST_CASE("the step of a dim of one entry means nothing, however large") {
+  for (const int64_t step : {INT64_MAX, INT64_MIN, int64_t{1} << 61, int64_t{0}}) {
+    INFO(step);
+    Fixture f;
+    const uint32_t in = f.declare("in", 128 * 4), row = f.declare("row", 4), index = f.declare("index", 1),
+                   out = f.declare("out", 128 * 4), picked = f.declare("picked", 4);
+    for (size_t i = 0; i < f.memory[in].size(); ++i) f.memory[in][i] = static_cast<float>(i);
+    f.memory[row] = {5, 6, 7, 8};
+    const auto with_step = [&](Access a) {  // as the outermost dim
+      a.num_dims = static_cast<uint8_t>(a.num_dims + 1);
+      for (int d = a.num_dims - 1; d > 0; --d) {
+        a.size[static_cast<size_t>(d)] = a.size[static_cast<size_t>(d - 1)];
+        a.step[static_cast<size_t>(d)] = a.step[static_cast<size_t>(d - 1)];
+      }
+      a.size[0] = 1;
+      a.step[0] = step;
+      return a;
+    };
+    f.add(Engine::kGpSimd, Opcode::kDmaCopy, with_step(tile(128, 4, 0)), with_step(tensor(in, {128, 4})));
+    f.add(Engine::kGpSimd, Opcode::kTensorTensor, with_step(tile(128, 4, 64)), with_step(tile(128, 4, 0)),
+          with_step(tile(128, 4, 0)))
+        .op0 = AluOp::kAdd;
+    f.add(Engine::kGpSimd, Opcode::kDmaCopy, with_step(tensor(out, {128, 4})), with_step(tile(128, 4, 64)));
+    // Row 0 of a table of one row.
+    f.add(Engine::kGpSimd, Opcode::kDmaCopy, tile(1, 1, 128, Dtype::kI32),
+          tensor(index, {1, 1}, Dtype::kI32));
+    f.add(Engine::kGpSimd, Opcode::kDmaGather, tile(1, 4, 256), with_step(tensor(row, {4})),
+          tile(1, 1, 128, Dtype::kI32));
+    f.add(Engine::kGpSimd, Opcode::kDmaCopy, tensor(picked, {1, 4}), tile(1, 4, 256));
+    const exec::Status s = f.run();
+    INFO(s.message);
+    REQUIRE(s.ok());
+    for (size_t i = 0; i < f.memory[out].size(); ++i) REQUIRE(f.memory[out][i] == 2 * static_cast<float>(i));
+    CHECK(f.memory[picked] == f.memory[row]);
+  }
+}
+
 TEST_CASE("64-bit scalars live in pairs of registers") {
   Fixture f;
   const uint32_t in = f.declare("in", 2), out = f.declare("out", 2);

@@ -259,8 +259,14 @@ TEST_CASE("selections, shuffles and lists") {
   accepts(range, Generation::kTrn2);
   illegal(with(range, [](Instruction& i) { i.imm = 1 << 24; }), "indices are compared in FP32",
           Generation::kTrn2);
+  illegal(with(range, [](Instruction& i) { i.imm = INT64_MAX; }), "to more than 2^63 leaves 0 to 2^24",
+          Generation::kTrn2);
   illegal(with(range, [](Instruction& i) { i.op1 = AluOp::kNotEqual; }), "not possible as op1",
           Generation::kTrn2);
+  Instruction iota = make(Opcode::kIota, Engine::kGpSimd, sbuf(128, 64, Dtype::kI32));
+  accepts(iota, Generation::kTrn2);
+  user(with(iota, [](Instruction& i) { i.pattern.base = INT64_MIN; }), "the limit is 2^62",
+       Generation::kTrn2);
   Instruction copy =
       make(Opcode::kCopyPredicated, Engine::kVector, sbuf(128, 64), {}, sbuf(128, 64, Dtype::kU8));
   user(copy, "give src0 or imm0", Generation::kTrn2);
@@ -301,6 +307,13 @@ TEST_CASE("indirect operands") {
   illegal(with(copy, [](Instruction& i) { i.src0.index_dtype = Dtype::kF32; }),
           "allowed: uint16, uint32, int32");
   illegal(with(copy, [](Instruction& i) { i.src0.index_offset = 262144; }), "covers bytes 262144");
+  // The index of a single entry is multiplied too.
+  illegal(with(make(Opcode::kCopy, Engine::kVector, sbuf(128, 1), copy.src0),
+               [](Instruction& i) {
+                 i.src0.size[0] = 1;
+                 i.src0.step[0] = INT64_MAX;
+               }),
+          "a step has 16 bits");
   illegal(with(make(Opcode::kReciprocal, Engine::kVector, sbuf(128, 64), sbuf(128, 64)),
                [](Instruction& i) { i.src0.indirect = true; }),
           "src0 of reciprocal cannot be indirect");

@@ -199,6 +199,16 @@ TEST_CASE("operand memories, dtypes and limits") {
                }),
           "a size has 16 bits");
   illegal(with(copy(), [](Instruction& i) { i.src0.step[0] = 40000; }), "a step has 16 bits");
+  const auto one_entry = [](int64_t step) {
+    return with(copy(), [&](Instruction& i) {
+      i.src0.num_dims = 2;
+      i.src0.size = {1, 64};
+      i.src0.step = {step, 1};
+    });
+  };
+  accepts({one_entry(INT64_MAX)});  // a step that is never taken
+  accepts({one_entry(INT64_MIN)});
+  CHECK(strided_box(one_entry(INT64_MIN).src0).extent() == 256);
   illegal(make(Opcode::kCopy, Engine::kVector, psum(128, 4100, Dtype::kU8), psum(128, 4100, Dtype::kU8)),
           "4100 elements per partition; the limit is 4096");
   illegal(with(copy(), [](Instruction& i) { i.src0.offset = 2; }), "not a multiple of the element size 4");
@@ -210,6 +220,20 @@ TEST_CASE("operand memories, dtypes and limits") {
     i.src0.offset = 229376;
     i.src0.address_register = 3;  // checked when it runs
   })});
+  for (const int64_t far : {(int64_t{1} << 40) + 4, -(int64_t{1} << 40) - 4, INT64_MAX - 3}) {
+    user(with(copy(),
+              [&](Instruction& i) {
+                i.src0.offset = far;
+                i.src0.address_register = 3;
+              }),
+         "no memory has more than 2^40");
+    user(with(make(Opcode::kDmaCopy, Engine::kSync, sbuf(128, 64), hbm(128, 64)),
+              [&](Instruction& i) {
+                i.src0.step[0] = far;
+                i.src0.address_register = 3;
+              }),
+         "no memory has more than 2^40");
+  }
 }
 
 TEST_CASE("partitions") {
