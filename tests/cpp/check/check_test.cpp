@@ -211,6 +211,7 @@ stream sync
   branch op0=not_equal reg_a=r0 imm=0 flags=immediate target=end
   dma_copy queue=0 dst=sbuf.uint16[0+16]@131072{1:1} src0=hbm("i").uint16{16:1} | then s16+=16
 end:
+  reg_load reg_dst=r0 src0=hbm("n").int32{1:1}
 stream vector
   memset dst=sbuf.fp32[0+128]{16384:1} imm0=1
   wait s16>=16 | copy dst=sbuf.fp32[0+128]@65536{1:1} src0=sbuf.fp32[0+128]@256{1:)" +
