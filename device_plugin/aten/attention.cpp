@@ -7,6 +7,7 @@
 #include <ATen/native/transformers/attention.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include <cmath>
 #include <optional>
 #include <tuple>
+#include <vector>
 
 #include "device_plugin/aten/tensors.h"
 
@@ -32,11 +34,12 @@ using AttentionBackward = std::tuple<Tensor, Tensor, Tensor>(const Tensor&, cons
 // The result has the order of the query's axes in memory: heads next to each other stay so.
 std::tuple<Tensor, Tensor> attention_shape(const Tensor& query, const Tensor& key, const Tensor& value,
                                            const OptionalTensor& mask, bool causal, double scale) {
-  const bool tokens_first = query.stride(1) < query.stride(2);
-  const int64_t b = query.size(0), h = query.size(1), n = query.size(2), e = value.size(3);
-  const Tensor out = tokens_first ? at::empty({b, n, h, e}, query.options()).transpose(1, 2)
-                                  : at::empty({b, h, n, e}, query.options());
-  return {out, at::empty({b, h, n}, query.options().dtype(at::kFloat))};
+  const bool tokens_first = query.sym_stride(1) < query.sym_stride(2);
+  const c10::SymInt b = query.sym_size(0), h = query.sym_size(1), n = query.sym_size(2),
+                    e = value.sym_size(3);
+  const Tensor out = tokens_first ? at::empty_symint({b, n, h, e}, query.options()).transpose(1, 2)
+                                  : at::empty_symint({b, h, n, e}, query.options());
+  return {out, at::empty_symint({b, h, n}, query.options().dtype(at::kFloat))};
 }
 
 std::tuple<Tensor, Tensor, Tensor> attention_backward_shape(const Tensor& grad_out, const Tensor& query,
@@ -83,38 +86,57 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> fused_attention_backward(
   return {q, k, v, Tensor()};
 }
 
+// Nothing while a trace knows sizes as symbols only.
+std::optional<std::vector<int64_t>> known_sizes(const Tensor& t) {
+  std::vector<int64_t> sizes;
+  for (const c10::SymInt& size : t.sym_sizes()) {
+    const std::optional<int64_t> known = size.maybe_as_int();
+    if (!known) return std::nullopt;
+    sizes.push_back(*known);
+  }
+  return sizes;
+}
+
 // Where the kernels of attention can serve scaled_dot_product_attention; the rest takes PyTorch's composition of
 // products and a softmax.
 bool can_fuse(const Tensor& query, const Tensor& key, const Tensor& value, const OptionalTensor& mask,
               double dropout_p, bool grouped) {
   constexpr int64_t kMaxWidth = 512, kMaxTokensTimesWidth = int64_t{1} << 21;
   if (dropout_p != 0 || query.is_nested()) return false;
-  if (query.dim() != 4 || key.dim() != 4 || value.dim() != 4) return false;
   const auto type = query.scalar_type();
   if (type != at::kFloat && type != at::kBFloat16 && type != at::kHalf) return false;
   if (key.scalar_type() != type || value.scalar_type() != type) return false;
-  if (query.size(0) != key.size(0) || query.size(0) != value.size(0) || query.size(3) != key.size(3))
-    return false;
-  if (key.size(1) != value.size(1) || key.size(2) != value.size(2) || key.size(1) == 0) return false;
-  if (query.size(1) != key.size(1) && !(grouped && query.size(1) % key.size(1) == 0)) return false;
-  if (query.numel() == 0 || key.numel() == 0 || value.numel() == 0) return false;
-  const int64_t width = std::max(query.size(3), value.size(3));
+  const auto known_q = known_sizes(query), known_k = known_sizes(key), known_v = known_sizes(value);
+  if (!known_q || !known_k || !known_v) return false;
+  const std::vector<int64_t>&q = *known_q, &k = *known_k, &v = *known_v;
+  if (q.size() != 4 || k.size() != 4 || v.size() != 4) return false;
+  if (q[0] != k[0] || q[0] != v[0] || q[3] != k[3]) return false;
+  if (k[1] != v[1] || k[2] != v[2] || k[1] == 0) return false;
+  if (q[1] != k[1] && !(grouped && q[1] % k[1] == 0)) return false;
+  for (const auto* sizes : {&q, &k, &v}) {
+    if (std::count(sizes->begin(), sizes->end(), 0) != 0) return false;
+  }
+  const int64_t width = std::max(q[3], v[3]);
   if (width > kMaxWidth) return false;
   if (given(mask) && (mask->requires_grad() || mask->dim() > 4)) return false;
   // The gradients of a head are summed up on the chip.
   const bool trains =
       at::GradMode::is_enabled() && (query.requires_grad() || key.requires_grad() || value.requires_grad());
-  return !trains || std::max(query.size(2), 2 * key.size(2)) * width <= kMaxTokensTimesWidth;
+  return !trains || std::max(q[2], 2 * k[2]) * width <= kMaxTokensTimesWidth;
+}
+
+// Tensors that Python dispatches, but for those of a trace, may know PyTorch's composition only (DTensor).
+bool knows_fused_operator(const Tensor& t) {
+  using c10::DispatchKey;
+  using c10::impl::TorchDispatchModeKey, c10::impl::TorchDispatchModeTLS;
+  return !t.key_set().has(DispatchKey::Python) || t.key_set().has(DispatchKey::Functionalize) ||
+         TorchDispatchModeTLS::get_mode(TorchDispatchModeKey::FAKE).has_value();
 }
 
 int64_t choose(const Tensor& query, const Tensor& key, const Tensor& value, const OptionalTensor& mask,
                double dropout_p, bool causal, std::optional<double> scale, bool grouped) {
   const at::Context& context = at::globalContext();
-  // A graph that is being traced takes the composition: its compiler finds attention again, and PyTorch's fused operator
-  // returns numbers, which a program cannot.
-  const bool traced = query.key_set().has_any(
-      c10::DispatchKeySet({c10::DispatchKey::Python, c10::DispatchKey::Functionalize}));
-  const bool fuse = !traced && context.userEnabledOverrideableSDP() &&
+  const bool fuse = context.userEnabledOverrideableSDP() && knows_fused_operator(query) &&
                     can_fuse(query, key, value, mask, dropout_p, grouped);
   if (!fuse && !context.userEnabledMathSDP()) return static_cast<int64_t>(at::SDPBackend::error);
   return static_cast<int64_t>(fuse ? at::SDPBackend::overrideable : at::SDPBackend::math);

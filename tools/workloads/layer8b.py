@@ -13,16 +13,12 @@ import time
 os.environ["TRNSIM_MODE"] = "time"
 
 import torch  # noqa: E402
-from transformers import AttentionInterface, LlamaConfig  # noqa: E402
-from transformers.integrations.sdpa_attention import sdpa_attention_forward  # noqa: E402
+from transformers import LlamaConfig  # noqa: E402
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRotaryEmbedding  # noqa: E402
 
 import trnsim  # noqa: E402
 
 TOKENS = 2048
-
-# A traced gradient of attention keeps the scores in HBM; the fused operator, between the graphs, makes them again.
-AttentionInterface.register("between_graphs", torch.compiler.disable(sdpa_attention_forward))
 
 
 def model_flops(config: LlamaConfig) -> float:
@@ -40,7 +36,7 @@ def main() -> None:
         num_attention_heads=32,
         num_key_value_heads=8,
         max_position_embeddings=TOKENS,
-        attn_implementation="between_graphs",
+        attn_implementation="sdpa",
     )
     torch.set_default_dtype(torch.bfloat16)
     with torch.device("meta"):

@@ -6,6 +6,8 @@ import torch
 
 from trnsim import _C
 
+from . import attention
+
 # Of elements in device memory that programs read and write.
 DEVICE_TYPES = frozenset(
     [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.float8_e4m3fn, torch.float8_e5m2]
@@ -43,11 +45,13 @@ def has_kernel(op):
 
 @functools.cache
 def decompositions():
-    """PyTorch's own, for operators without a kernel here. The others arrive whole: their programs are better."""
+    """PyTorch's own, for operators without a kernel here. The others arrive whole: their programs are better. Attention
+    arrives as the kernels of eager execution."""
     from torch._decomp import core_aten_decompositions
 
-    return {
+    theirs = {
         op: function
         for op, function in core_aten_decompositions().items()
         if isinstance(op, torch._ops.OpOverload) and not has_kernel(op)
     }
+    return theirs | attention.decompositions()
