@@ -49,8 +49,11 @@ Softmax softmax_of(const MapForm& f) {
   if (f.inputs.size() != 1 || f.outputs.size() != 1 || f.outputs[0].row || !f.reduces())
     return Softmax::kNone;
   const int32_t out = f.outputs[0].expr;
-  if (!is_op(f, out, ExprOp::kDiv)) return Softmax::kNone;
-  const int32_t e = at(f, out).a;
+  // exp(x - max) times the inverse of its sum, or divided by it.
+  const bool divides = is_op(f, out, ExprOp::kDiv);
+  if (!divides && (!is_op(f, out, ExprOp::kMul) || !is_op(f, at(f, out).b, ExprOp::kReciprocal)))
+    return Softmax::kNone;
+  const int32_t e = at(f, out).a, row_sum = divides ? at(f, out).b : at(f, at(f, out).b).a;
   if (!is_op(f, e, ExprOp::kExp) || !is_op(f, at(f, e).a, ExprOp::kSub)) return Softmax::kNone;
   const Expr& shifted = at(f, at(f, e).a);
   int32_t top = -1;
@@ -62,7 +65,7 @@ Softmax softmax_of(const MapForm& f) {
   if (!is_op(f, shifted.a, ExprOp::kInput) || top < 0) return Softmax::kNone;
   int32_t subtracted, sum;
   const bool safe = guarded(f, shifted.b, top, 0, subtracted);
-  const bool safe_sum = guarded(f, at(f, out).b, top, 1, sum);
+  const bool safe_sum = guarded(f, row_sum, top, 1, sum);
   const bool right = subtracted == top && is_op(f, sum, ExprOp::kReduce) &&
                      at(f, sum).reduce == ReduceOp::kSum && at(f, sum).a == e && safe == safe_sum;
   return !right ? Softmax::kNone : safe ? Softmax::kSafe : Softmax::kPlain;

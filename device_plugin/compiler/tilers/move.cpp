@@ -1,7 +1,9 @@
-// Copies between strided views. Equal dtypes: HBM to HBM by DMA, bit exact. Others: a map that casts in SBUF.
+// Copies between strided views. Equal dtypes: bit exact, HBM to HBM by DMA or through SBUF (move_tiles.cpp). Others: a
+// map that casts in SBUF.
 #include <algorithm>
 
 #include "device_plugin/compiler/tilers/map_box.h"
+#include "device_plugin/compiler/tilers/move_tiles.h"
 #include "device_plugin/compiler/tilers/tilers.h"
 
 namespace trnsim::compiler {
@@ -92,12 +94,13 @@ void tile_move(const MoveKernel& kernel, const KernelContext& context, TileBuild
     move_through_map(kernel, context, tile);
     return;
   }
+  tile.add_work(0, 2 * static_cast<uint64_t>(kernel.dst.numel()) * isa::dtype_bytes(kernel.dst.dtype));
+  if (move_through_sbuf(kernel, context, tile)) return;
   Box box;
   box.sizes = kernel.dst.sizes;
   box.roles.assign(box.sizes.size(), 0);
   box.views = {kernel.src, kernel.dst};
   box.merge();
-  tile.add_work(0, 2 * static_cast<uint64_t>(kernel.dst.numel()) * isa::dtype_bytes(kernel.dst.dtype));
   move_box(box, context, tile);
 }
 
