@@ -1,13 +1,16 @@
 """From a graph of Dynamo to a callable: checks, inputs on the host, AOTAutograd with the compilers of graphs.py."""
 
+import contextlib
 import functools
 import warnings
 
 import torch
-from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo import disable
+from torch._functorch.aot_autograd import aot_module_simplified
 from torch._functorch.partitioners import default_partition
 
 from . import settings as settings_module
+from . import trace_cache
 from .graphs import DynamicShapes, compile_graph, concrete_size, has_symbols
 from .host_inputs import move_to_device
 from .metrics import count
@@ -71,15 +74,34 @@ def neuron(gm, example_inputs, *, mode=None, options=None, **unknown):
     _specialise(gm)
     gm, example_inputs, on_device = move_to_device(gm, example_inputs, settings)
 
-    def compiler(kind):
-        return functools.partial(compile_graph, settings=settings, kind=kind)
+    keep = trace_cache.is_on()
 
-    aot = aot_autograd(
-        fw_compiler=compiler("forward"),
-        bw_compiler=compiler("backward"),
-        inference_compiler=compiler("inference"),
+    def compiler(kind):
+        return functools.partial(compile_graph, settings=settings, kind=kind, keep=keep)
+
+    def compile():
+        with trace_cache.used(settings) if keep else contextlib.nullcontext():
+            return on_device(_with_autograd(gm, example_inputs, compiler, keep))
+
+    return _or_eagerly(settings, on_device(gm.forward), compile)
+
+
+def _with_autograd(gm, example_inputs, compiler, keep):
+    """What torch._dynamo.backends.common.aot_autograd does, without the import of Inductor's compiler, which takes a
+    third of the time of a first call."""
+    backward = compiler("backward")
+
+    def compile_backward(graph, inputs):  # Dynamo must trace neither the compiler nor what it makes
+        return disable(disable(backward, reason="a compiler")(graph, inputs), reason="a compiled backward graph")
+
+    compiled = aot_module_simplified(
+        gm,
+        example_inputs,
+        fw_compiler=trace_cache.compiler(compiler("forward"), keep),
+        bw_compiler=compile_backward,
+        inference_compiler=trace_cache.compiler(compiler("inference"), keep),
         decompositions=decompositions(),
         partition_fn=default_partition,
         keep_inference_input_mutations=True,
     )
-    return _or_eagerly(settings, on_device(gm.forward), lambda: on_device(aot(gm, example_inputs)))
+    return disable(compiled, reason="a compiled graph")

@@ -7,12 +7,14 @@ import time
 import warnings
 
 import torch
+from torch._functorch._aot_autograd.autograd_cache import BypassAOTAutogradCache
+from torch._inductor.output_code import OutputCode
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils._python_dispatch import _disable_current_modes
 
 from trnsim import _C
 
-from . import metrics
+from . import graph_listing, metrics
 from .placement import Placement, described, tensors_of
 from .random_state import use_own_state
 from .settings import artefact_folder
@@ -61,7 +63,7 @@ def _fix_sizes(gm):
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
 
-def _source_line(node):
+def source_line(node):
     frames = _FRAME.findall(node.meta.get("stack_trace") or "")
     return (frames[-1][0], int(frames[-1][1])) if frames else ("", 0)
 
@@ -124,18 +126,43 @@ class _LazySubgraph:
         return results if isinstance(form, list) else results[0]
 
 
-class CompiledGraph:
-    """Takes the arguments as one list, as AOTAutograd does."""
+class CompiledGraph(OutputCode):
+    """Takes the arguments as one list, as AOTAutograd does. Another process gets the FX graph as a listing and makes
+    programs of it again: they are found in the program store when nothing that counts for them has changed."""
 
-    def __init__(self, name, num_arguments, num_values, constants, steps, results):
-        self.__name__ = name
+    def __init__(self, settings, kind, listing):
+        super().__init__()
+        self.__name__ = f"{settings.model_name}.{kind}"
         self._boxed_call = True
+        self._settings, self._kind, self._listing = settings, kind, listing
+        self._steps = None
+
+    def fill(self, num_arguments, num_values, constants, steps, results):
         self._padding = [None] * (num_values - num_arguments)
         self._constants = constants
         self._steps = steps
         self._results = results
         one = steps[0] if len(steps) == 1 and isinstance(steps[0], _Program) and not constants else None
         self._direct = one if one is not None and not one.uploads and one.results == results else None
+
+    def prepare_for_serialization(self):
+        if isinstance(self._listing, graph_listing.NotKept):
+            raise BypassAOTAutogradCache(f"{self.__name__} holds {self._listing}")
+        self._padding = self._constants = self._steps = self._results = self._direct = None
+
+    def post_compile(self, example_inputs, constants, graph_kwargs):
+        if self._steps is not None:
+            return
+        try:
+            listed = graph_listing.load(self._listing)
+        except Exception as e:
+            warnings.warn(f"neuron: {self.__name__}: {e}", stacklevel=2)
+            raise
+        _compile(listed, self)
+        metrics.count(graphs_from_cache=1)
+
+    def set_triton_bundle(self, triton_bundle):
+        """There is none."""
 
     def __call__(self, args):
         metrics.count(calls=1)
@@ -181,8 +208,9 @@ class _GraphCompiler:
     def name(self):
         return f"{self.settings.model_name}.{self.kind}"
 
-    def compile(self):
-        """Places and records until no operator refuses; each refusal moves an operator to the host steps."""
+    def compile(self, compiled):
+        """Places and records until no operator refuses; each refusal moves an operator to the host steps. What comes
+        out goes into `compiled`."""
         while True:
             placement = Placement(self.gm.graph, self.device, self.refused)
             self.slots = {node: i for i, node in enumerate(n for n in self.nodes if n.op == "placeholder")}
@@ -196,7 +224,7 @@ class _GraphCompiler:
         self._report(placement, programs)
         results = [self._result_slot(r) for r in self._results()]
         num_arguments = sum(node.op == "placeholder" for node in self.nodes)
-        return CompiledGraph(self.name, num_arguments, len(self.slots), self.constants, steps, results)
+        compiled.fill(num_arguments, len(self.slots), self.constants, steps, results)
 
     def _results(self):
         """What the graph returns: a list, but for subgraphs with one result."""
@@ -306,7 +334,7 @@ class _GraphCompiler:
         try:
             with torch.no_grad(), torch._C._AutoDispatchBelowAutograd():
                 for node in members:
-                    recorder.locate(*_source_line(node), self.number_of[node])
+                    recorder.locate(*source_line(node), self.number_of[node])
                     try:
                         args = torch.fx.node.map_arg(node.args, argument)
                         kwargs = torch.fx.node.map_arg(node.kwargs, argument)
@@ -332,7 +360,7 @@ class _GraphCompiler:
             return _Refused({node: recorder.refusals()[-1][2]})
         if isinstance(error, NotImplementedError):
             return _Refused({node: str(error).splitlines()[0]})
-        file, line = _source_line(node)
+        file, line = source_line(node)
         place = f" at {file}:{line}" if file else ""
         return (
             type(error)(f"{error}\n(while compiling {described(node)}{place} in {self.name})")
@@ -367,7 +395,7 @@ class _GraphCompiler:
             if node.target is operator.getitem or reason == "computed on the host":
                 continue
             metrics.count_host_operator(described(node), reason)
-            file, line = _source_line(node)
+            file, line = source_line(node)
             warnings.warn(
                 f"neuron: {described(node)}{f' at {file}:{line}' if file else ''} is no part of a compiled program of "
                 f"{self.name} and runs by itself: {reason}",
@@ -399,19 +427,24 @@ def _write_artefact(gm, name):
             number += 1
 
 
-def compile_graph(gm, example_inputs, *, settings, kind):
-    """The compiler that AOTAutograd calls for a forward, backward or inference graph."""
-    begin = time.perf_counter()
+def compile_graph(gm, example_inputs, *, settings, kind, keep=False):
+    """The compiler that AOTAutograd calls for a forward, backward or inference graph. `keep`: for other processes."""
     if not any("val" in node.meta for node in gm.graph.nodes):
         _find_values(gm, example_inputs)
     _fix_sizes(gm)
     use_own_state(gm.graph)
-    compiler = _GraphCompiler(gm, settings, kind)
-    _write_artefact(gm, compiler.name)
-    with _disable_current_modes():  # AOTAutograd traces with fake tensors; what is recorded are the device's own
-        compiled = compiler.compile()
-    metrics.count(graph_seconds=time.perf_counter() - begin)
+    listing = graph_listing.dump(gm, source_line) if keep else None
+    compiled = CompiledGraph(settings, kind, listing)
+    _write_artefact(gm, compiled.__name__)
+    _compile(gm, compiled)
     return compiled
+
+
+def _compile(gm, compiled):
+    begin = time.perf_counter()
+    with _disable_current_modes():  # AOTAutograd traces with fake tensors; what is recorded are the device's own
+        _GraphCompiler(gm, compiled._settings, compiled._kind).compile(compiled)
+    metrics.count(graph_seconds=time.perf_counter() - begin)
 
 
 def _find_values(gm, example_inputs):

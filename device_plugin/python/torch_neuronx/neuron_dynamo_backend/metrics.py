@@ -5,6 +5,7 @@ import threading
 _lock = threading.Lock()
 _ZERO = {
     "graphs": 0,  # FX graphs that were compiled: forward, backward and inference count apart
+    "graphs_from_cache": 0,  # ... of which so many were traced by another process
     "programs": 0,  # programs of these graphs
     "programs_compiled": 0,  # ... of which the compiler made
     "programs_from_cache": 0,  # ... and which were found, in memory or on disk

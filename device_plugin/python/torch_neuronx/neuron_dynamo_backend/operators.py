@@ -47,11 +47,13 @@ def has_kernel(op):
 def decompositions():
     """PyTorch's own, for operators without a kernel here. The others arrive whole: their programs are better. Attention
     arrives as the kernels of eager execution."""
-    from torch._decomp import core_aten_decompositions
+    # The public table also holds every operator that PyTorch composes of others, which the device has by the same
+    # composition; collecting them takes longer than finding a whole model in the cache.
+    from torch._decomp import _core_aten_decompositions_post_autograd
 
     theirs = {
         op: function
-        for op, function in core_aten_decompositions().items()
+        for op, function in _core_aten_decompositions_post_autograd().items()
         if isinstance(op, torch._ops.OpOverload) and not has_kernel(op)
     }
     return theirs | attention.decompositions()

@@ -62,3 +62,10 @@ def artefact_folder():
     if not env_flag("TORCH_NEURONX_PRESERVE_COMPILATION_ARTIFACTS", False):
         return None
     return os.environ.get("TORCH_NEURONX_DEBUG_DIR") or "/tmp/neuron_backend"
+
+
+def cache_folder():
+    """Where programs and traced graphs are kept for other processes, or None."""
+    if env_flag("TORCH_NEURONX_DISABLE_NEFF_CACHE", False) or env_flag("TORCH_NEURONX_NEFF_DISABLE_CACHE", False):
+        return None
+    return os.environ.get("TORCH_NEURONX_NEFF_CACHE_DIR") or None
