@@ -10,13 +10,14 @@
 #include <ATen/ops/atan2.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/constant_pad_nd.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/hypot.h>
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/result_type.h>
 #include <ATen/ops/select_backward.h>
 #include <ATen/ops/slice_backward.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/view_as_complex.h>
 #include <ATen/ops/view_as_complex_native.h>
 #include <ATen/ops/view_as_real.h>
 #include <ATen/ops/view_as_real_native.h>
@@ -49,13 +50,7 @@ Pair pair_of(const Tensor& t) {
   return {parts.select(-1, 0), parts.select(-1, 1)};
 }
 
-Tensor complex_of(const Tensor& re, const Tensor& im) {
-  Tensor result = at::empty(re.sizes(), re.options().dtype(c10::toComplexType(re.scalar_type())));
-  const Tensor parts = at::view_as_real(result);
-  parts.select(-1, 0).copy_(re);
-  parts.select(-1, 1).copy_(im);
-  return result;
-}
+Tensor complex_of(const Tensor& re, const Tensor& im) { return at::view_as_complex(at::stack({re, im}, -1)); }
 
 Pair times(const Pair& a, const Pair& b) { return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re}; }
 Pair rotated(const Tensor& size, const Tensor& angle) { return {size * angle.cos(), size * angle.sin()}; }

@@ -99,3 +99,27 @@ def test_time_of_a_copy(name):
     # What is left over of whole tiles is a transfer of its own; a run that is nearly all gap stays one.
     factor = {"transpose with a rest": 2, "every twentieth": 4}.get(name, 1.2)
     assert simulated_ns(lambda: view(x).clone(memory_format=torch.contiguous_format)) <= factor * most
+
+
+INTERLEAVED = {
+    "stack": ([(300, 200)] * 3, lambda parts: torch.stack(parts, -1)),
+    "stack in the middle": ([(70, 90, 3)] * 2, lambda parts: torch.stack(parts, 2)),
+    "cat of columns": ([(4000, 3), (4000, 5), (4000, 1)], lambda parts: torch.cat(parts, -1)),
+    "cat with an empty part": ([(4000, 2), (4000, 0), (4000, 4)], lambda parts: torch.cat(parts, 1)),
+    "cat of views": ([(6, 1500)] * 2, lambda parts: torch.cat([p.t() for p in parts], 1)),
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", INTERLEAVED)
+def test_interleaved_parts(name, dtype):
+    shapes, join = INTERLEAVED[name]
+    parts = [values(s, dtype) for s in shapes]
+    assert torch.equal(join([p.to("neuron") for p in parts]).cpu(), join(parts))
+
+
+def test_time_of_interleaved_parts():
+    parts = [torch.zeros(512, 512, device="neuron") for _ in range(2)]
+    joined = torch.stack(parts, -1)
+    assert simulated_ns(lambda: torch.stack(parts, -1)) <= 3 * simulated_ns(joined.clone)
+    assert simulated_ns(lambda: torch.complex(*parts)) <= 4 * simulated_ns(joined.clone)

@@ -1,5 +1,6 @@
 // Data movement without arithmetic: copies, concatenation, padding, flips, and gradients of views.
 #include <algorithm>
+#include <numeric>
 
 #include "device_plugin/compiler/lower.h"
 
@@ -33,23 +34,54 @@ void lower_reshape_copy(LowerContext& c) {
   c.copy(out, *view_reshaped(s, out.sizes));
 }
 
-void lower_cat(LowerContext& c) {  // (tensors, dim)
-  View out = c.out(0);
-  int d = dim_arg(c, 1, out);
+// Pieces of `out` along axis `d`, one after the other. Where they would be short runs in memory they lie one behind the
+// other first, in scratch, and are moved to their places together: a move can write runs that hold all of them.
+void place_pieces(LowerContext& c, const View& out, int d, const std::vector<View>& pieces) {
+  constexpr int64_t kFullRunBytes = 512, kSmallBytes = 8192;
+  const auto axis = static_cast<size_t>(d);
+  int64_t unit = 0, inner = static_cast<int64_t>(isa::dtype_bytes(out.dtype));
+  for (const View& v : pieces) unit = std::gcd(unit, v.sizes.at(axis));
+  for (size_t a = axis + 1; a < out.sizes.size(); ++a) inner *= out.sizes[a];
+  const int64_t run = out.sizes[axis] * inner, count = static_cast<int64_t>(pieces.size());
+  const bool interleave = count > 1 && unit > 0 && run / count * 2 <= kFullRunBytes &&
+                          out.numel() * static_cast<int64_t>(isa::dtype_bytes(out.dtype)) > kSmallBytes;
+  if (interleave) {  // [units, ..., elements of a unit, ...]
+    std::vector<int> order{d};
+    for (int a = 0; a <= static_cast<int>(out.sizes.size()); ++a)
+      if (a != d) order.push_back(a);
+    const auto in_units = [&](const View& v) { return view_permuted(view_split_dim(v, d, unit), order); };
+    const View all = in_units(out);
+    const View scratch = c.scratch(out.dtype, all.sizes);
+    int64_t at = 0;
+    for (const View& v : pieces) {
+      const View units = in_units(v);
+      c.copy(view_sliced(scratch, 0, at, units.sizes[0]), units);
+      at += units.sizes[0];
+    }
+    c.copy(all, scratch);
+    return;
+  }
   int64_t at = 0;
-  for (const View& v : c.in_list(0)) {
-    if (v.sizes.size() == 1 && v.sizes[0] == 0) continue;  // the legacy empty tensor
-    int64_t n = v.sizes.at(static_cast<size_t>(d));
-    c.copy(view_sliced(out, d, at, n), v);
-    at += n;
+  for (const View& v : pieces) {
+    c.copy(view_sliced(out, d, at, v.sizes[axis]), v);
+    at += v.sizes[axis];
   }
 }
 
+void lower_cat(LowerContext& c) {  // (tensors, dim)
+  const View out = c.out(0);
+  std::vector<View> pieces;
+  for (const View& v : c.in_list(0))
+    if (v.sizes.size() != 1 || v.sizes[0] != 0) pieces.push_back(v);  // not the legacy empty tensor
+  place_pieces(c, out, dim_arg(c, 1, out), pieces);
+}
+
 void lower_stack(LowerContext& c) {
-  View out = c.out(0);
-  int d = dim_arg(c, 1, out);
-  int64_t i = 0;
-  for (const View& v : c.in_list(0)) c.copy(view_selected(out, d, i++), v);
+  const View out = c.out(0);
+  const int d = dim_arg(c, 1, out);
+  std::vector<View> pieces;
+  for (const View& v : c.in_list(0)) pieces.push_back(view_unsqueezed(v, d));
+  place_pieces(c, out, d, pieces);
 }
 
 void lower_repeat(LowerContext& c) {  // (self, repeats)
