@@ -337,9 +337,10 @@ def differs(actual, expected, loose):
                 return f"result {i}: {share:.1%} of the elements differ"
             continue
         scale = e.float().abs().max().clamp_min(1).item()
-        error = (a.float() - e.float()).abs().max().item() / scale
-        if not error <= (0.1 if loose else 2e-4):
-            return f"result {i}: off by {error:.2e} of the largest element"
+        errors = (a.float() - e.float()).abs() / scale
+        far = ~(errors <= (0.1 if loose else 2e-4))
+        if far.float().mean().item() > (0.02 if loose else 0):  # values that rounding has moved over a step
+            return f"result {i}: off by {errors.max().item():.2e} of the largest element"
     return None
 
 

@@ -1,11 +1,9 @@
 """W23: AdamW in its three forms, mixed precision, averaged weights, accumulated gradients."""
 
-import copy
-
 import pytest
 import torch
 from torch import nn
-from twins import largest_difference
+from twins import largest_difference, on_device
 from workloads_of_tools import digits
 
 
@@ -30,18 +28,18 @@ def steps(model, data, count=3, **options):
 
 def test_foreach_and_loop_are_equal_bit_for_bit(data):
     torch.manual_seed(0)
-    model = digits.cnn().to("neuron")
-    loop = steps(copy.deepcopy(model), data, foreach=False)
-    foreach = steps(copy.deepcopy(model), data, foreach=True)
+    model = digits.cnn()
+    loop = steps(on_device(model), data, foreach=False)
+    foreach = steps(on_device(model), data, foreach=True)
     assert all(torch.equal(a, b) for a, b in zip(loop, foreach, strict=True))
 
 
 def test_fused_equals_the_loop(data):
     # Not the CNN: the bias in front of a batch norm has gradients of pure rounding, which AdamW blows up to full steps.
     torch.manual_seed(0)
-    model = digits.mlp().to("neuron")
-    loop = steps(copy.deepcopy(model), data, foreach=False)
-    fused = steps(copy.deepcopy(model), data, fused=True)
+    model = digits.mlp()
+    loop = steps(on_device(model), data, foreach=False)
+    fused = steps(on_device(model), data, fused=True)
     assert max(largest_difference(a, b) for a, b in zip(loop, fused, strict=True)) < 1e-6
 
 

@@ -9,8 +9,8 @@ from torch._dynamo import disable
 from torch._functorch.aot_autograd import aot_module_simplified
 from torch._functorch.partitioners import default_partition
 
+from . import kept_guards, trace_cache
 from . import settings as settings_module
-from . import trace_cache
 from .graphs import DynamicShapes, compile_graph, concrete_size, has_symbols
 from .host_inputs import move_to_device
 from .metrics import count
@@ -19,6 +19,8 @@ from .operators import decompositions
 # Calls of the device module (seeds, synchronisation, reports) are no part of graphs: Dynamo breaks there.
 for _package in ("torch_neuronx", "trnsim"):
     torch._dynamo.trace_rules.add(_package)
+
+kept_guards.install_when_wanted()
 
 
 def _specialise(gm):
@@ -70,6 +72,7 @@ def _eagerly(settings, eager, error):
 
 def neuron(gm, example_inputs, *, mode=None, options=None, **unknown):
     """Compiles a graph of Dynamo. ``mode`` and ``options`` of ``torch.compile`` arrive as keywords."""
+    kept_guards.install_when_wanted()
     settings = settings_module.read(mode, {**(options or {}), **unknown})
     _specialise(gm)
     gm, example_inputs, on_device = move_to_device(gm, example_inputs, settings)

@@ -55,6 +55,7 @@ def move_to_device(gm, example_inputs, settings):
             stand_in = torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device=device)
             moved_inputs[i] = stand_in.requires_grad_(value.requires_grad)
     gm = _to_device_arguments(gm)
+    gm._backend_id = None  # what Dynamo keeps for other processes would lack the copies
 
     def wrap(compiled):
         def run(*args):

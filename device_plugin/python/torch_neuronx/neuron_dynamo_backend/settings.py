@@ -69,3 +69,8 @@ def cache_folder():
     if env_flag("TORCH_NEURONX_DISABLE_NEFF_CACHE", False) or env_flag("TORCH_NEURONX_NEFF_DISABLE_CACHE", False):
         return None
     return os.environ.get("TORCH_NEURONX_NEFF_CACHE_DIR") or None
+
+
+def graph_folder():
+    """Of traced graphs, in the cache folder."""
+    return os.path.join(cache_folder(), "graphs")

@@ -17,14 +17,13 @@ from torch._functorch.aot_autograd import SerializableAOTDispatchCompiler
 
 from .graph_listing import version
 from .graphs import CompiledGraph, source_line
-from .settings import artefact_folder, cache_folder
-
-_SUBFOLDER = "graphs"
+from .settings import artefact_folder, cache_folder, graph_folder
 
 
 def is_on():
     """Dumps are made of what is traced: who wants them gets everything traced."""
-    return cache_folder() is not None and artefact_folder() is None
+    wanted = cache_folder() is not None or torch._dynamo.config.caching_precompile
+    return wanted and artefact_folder() is None
 
 
 def compiler(compile, keep):
@@ -60,7 +59,8 @@ def _key_of(settings):
 def used(settings):
     """While AOTAutograd finds or traces a graph."""
     before = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
-    os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(cache_folder(), _SUBFOLDER)
+    if cache_folder() is not None:
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = graph_folder()
     try:
         # The backward graph is compiled along with the forward graph: an entry holds both.
         with (
@@ -72,6 +72,6 @@ def used(settings):
             yield
     finally:
         if before is None:
-            del os.environ["TORCHINDUCTOR_CACHE_DIR"]
+            os.environ.pop("TORCHINDUCTOR_CACHE_DIR", None)
         else:
             os.environ["TORCHINDUCTOR_CACHE_DIR"] = before

@@ -1,0 +1,116 @@
+"""TORCH_CACHING_PRECOMPILE=1: a second process finds what Dynamo made of a function, and uses it only where every
+object that the first one relied upon is the same."""
+
+import json
+
+import pytest
+
+HELPER = """
+import functools
+def scaled(function):
+    @functools.wraps(function)
+    def run(x):
+        return function(x) * 2
+    return run
+@scaled
+def gate(x):
+    return x.relu()
+def other_gate(x):
+    return x.abs()
+TABLE = {"gate": gate}
+"""
+
+SCRIPT = """
+import json, torch, warnings
+import torch.nn.functional as F
+import helper
+{before}
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.activation = torch.nn.Linear(8, 16), {activation}
+    def forward(self, x):
+        return helper.TABLE["gate"](self.activation(self.layer(x))) + helper.gate(x).sum()
+torch.manual_seed(0)
+model = Model().to("neuron")
+x = torch.randn(3, 8).to("neuron")
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    result = torch.compile(model, backend="neuron")(x)
+result.square().sum().backward()
+torch.testing.assert_close(result.cpu(), model(x).cpu())
+from torch._dynamo.utils import counters
+print("RESULT" + json.dumps({{
+    "traced": counters["stats"]["unique_graphs"], "from_cache": torch.neuron.get_dynamo_metrics()["graphs_from_cache"],
+    "compiled": torch.neuron.get_dynamo_metrics()["programs_compiled"],
+    "warnings": [str(w.message) for w in caught if "Dynamo" in str(w.message)],
+}}))
+"""
+
+
+@pytest.fixture
+def run(run_python, tmp_path):
+    def run(before="", activation="F.silu", helper=HELPER):
+        (tmp_path / "helper.py").write_text(helper)
+        (tmp_path / "model.py").write_text(SCRIPT.format(before=before, activation=activation))
+        script = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import model"
+        environment = {"TORCH_NEURONX_NEFF_CACHE_DIR": str(tmp_path / "cache"), "TORCH_CACHING_PRECOMPILE": "1"}
+        out = run_python(script, PYTHONDONTWRITEBYTECODE="1", **environment).stdout
+        return json.loads(out[out.index("RESULT") + 6 :])
+
+    return run
+
+
+def test_a_second_process_traces_nothing(run):
+    assert run() == {"traced": 1, "from_cache": 0, "compiled": 2, "warnings": []}
+    assert run() == {"traced": 0, "from_cache": 2, "compiled": 0, "warnings": []}
+
+
+@pytest.mark.slow
+def test_what_has_changed_is_traced(run, tmp_path):
+    """Each script compares its result with eager execution."""
+    run()
+    # Another function in an attribute: the entry stays, its guards fail, and the new trace joins it.
+    assert run(activation="F.gelu")["traced"] == 1
+    assert run(activation="F.gelu")["traced"] == 0
+    assert run()["traced"] == 0
+    # Another function under a name that the trace has used, in a module and in a dict.
+    for change in ("helper.gate = helper.other_gate", "helper.TABLE['gate'] = helper.other_gate"):
+        result = run(before=change)
+        assert result["traced"] == 1 and "is not what it was" in result["warnings"][0], result
+    assert run()["traced"] == 1  # the last process has begun anew
+    # Another text of the function.
+    assert run(helper=HELPER.replace("x.relu()", "x.relu() + 1"))["traced"] == 1
+    (entry,) = (tmp_path / "cache/graphs/dynamo").glob("*/entry")
+    entry.write_bytes(entry.read_bytes()[:1000])
+    assert run()["traced"] == 1
+    whole = entry.read_bytes()
+    middle = whole.index(b"aten")
+    entry.write_bytes(whole[:middle] + b"nota" + whole[middle + 4 :])
+    result = run()
+    assert result["traced"] == 1 and any("damaged" in text for text in result["warnings"]), result
+
+
+LOCAL = """
+import json, torch
+def make(scale):
+    class Local:
+        factor = scale
+    def inner(x):
+        torch._dynamo.graph_break()
+        return x * Local.factor
+    return inner
+inner = make(3)
+def outer(x):
+    return inner(x.exp()) + 1
+x = torch.ones(5, device="neuron")
+torch.testing.assert_close(torch.compile(outer, backend="neuron")(x).cpu(), outer(x).cpu())
+host = torch.ones(5)  # graphs that copy their inputs to the device are not kept
+torch.testing.assert_close(torch.compile(lambda x: x.exp() * 2, backend="neuron")(host).cpu(), host.exp() * 2)
+"""
+
+
+@pytest.mark.slow
+def test_what_cannot_be_kept_runs_all_the_same(run_python, tmp_path):
+    for _ in range(2):
+        run_python(LOCAL, TORCH_NEURONX_NEFF_CACHE_DIR=str(tmp_path), TORCH_CACHING_PRECOMPILE="1")
