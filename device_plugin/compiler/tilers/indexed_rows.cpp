@@ -107,7 +107,8 @@ IndexedRows linear_index(const View& table, int axis, const std::vector<View>& i
   int64_t pitch = 0, last = 0;
   const auto span = [&](int a) {
     pitch = std::gcd(pitch, table.strides[a]);
-    last += (table.sizes[a] - 1) * table.strides[a];
+    const int64_t reach = (table.sizes[a] - 1) * table.strides[a];
+    (reach < 0 ? r.first : last) += reach;
   };
   for (const auto& [a, coordinate] : positional) span(a);
   for (int i = 0; i < indexed; ++i) {
@@ -117,7 +118,7 @@ IndexedRows linear_index(const View& table, int axis, const std::vector<View>& i
     span(axis + i);
   }
   r.pitch = pitch == 0 ? 1 : pitch;
-  r.bound = last / r.pitch + 1;
+  r.bound = (last - r.first) / r.pitch + 1;
   if (r.bound > std::numeric_limits<int32_t>::max()) {
     throw_unsupported("gather/scatter over " + std::to_string(r.bound) +
                       " rows (indices have 32 bits on the device); index a smaller view");
@@ -171,6 +172,7 @@ IndexedRows linear_index(const View& table, int axis, const std::vector<View>& i
     if (r.coordinates[coordinate] == 1 || table.strides[a] == 0) continue;
     add(e.scaled(e.iota(coordinate), table.strides[a] / r.pitch));
   }
+  linear = e.plus(linear, -r.first / r.pitch);
   const int32_t result = checked ? e.select(valid, linear, code) : linear;
   map.exprs = std::move(e.exprs);
   r.index = local.scratch(tile, Dtype::kI32, r.coordinates);
@@ -196,7 +198,8 @@ Access table_access(const KernelContext& context, const View& table, const Index
   std::vector<int64_t> sizes{rows.bound}, strides{rows.pitch};
   sizes.insert(sizes.end(), piece.sizes.begin(), piece.sizes.end());
   strides.insert(strides.end(), piece.strides.begin(), piece.strides.end());
-  return hbm_view_exact(context, window_of(table, piece.table_delta, std::move(sizes), std::move(strides)));
+  return hbm_view_exact(context,
+                        window_of(table, rows.first + piece.table_delta, std::move(sizes), std::move(strides)));
 }
 
 std::vector<RowChunk> row_chunks(int64_t rows, int64_t max_per_partition) {

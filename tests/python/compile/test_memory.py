@@ -156,3 +156,18 @@ def test_a_host_tensor_that_a_program_takes_stays_on_the_host():
     shifted, c = f(torch.ones(3, device="neuron"))
     assert c.device.type == "cpu" and c.tolist() == [0.0, 1.0, 2.0]
     assert shifted.tolist() == [1.0, 2.0, 3.0]
+
+
+def test_indices_into_a_view_that_runs_backwards():
+    """A flip is read in place by what gathers rows of it."""
+
+    def rows(v):
+        return v.flip(0).index_select(0, torch.tensor([16, 14, 0], device=v.device))
+
+    def elements(v):
+        picked = torch.tensor([3, -1, 0], device=v.device), torch.tensor([1, 0, -2], device=v.device)
+        return v.flip(0, 1)[picked]
+
+    check(rows, torch.randn(17, 1, 130), programs=1)
+    check(elements, torch.randn(17, 5, 13), programs=2)
+    check(lambda v: torch.gather(v.flip(1), 1, v.abs().long().clamp(0, 3)), torch.randn(6, 4), programs=3)
