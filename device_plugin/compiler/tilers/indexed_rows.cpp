@@ -198,8 +198,8 @@ Access table_access(const KernelContext& context, const View& table, const Index
   std::vector<int64_t> sizes{rows.bound}, strides{rows.pitch};
   sizes.insert(sizes.end(), piece.sizes.begin(), piece.sizes.end());
   strides.insert(strides.end(), piece.strides.begin(), piece.strides.end());
-  return hbm_view_exact(context,
-                        window_of(table, rows.first + piece.table_delta, std::move(sizes), std::move(strides)));
+  return hbm_view_exact(
+      context, window_of(table, rows.first + piece.table_delta, std::move(sizes), std::move(strides)));
 }
 
 std::vector<RowChunk> row_chunks(int64_t rows, int64_t max_per_partition) {

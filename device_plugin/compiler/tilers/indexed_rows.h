@@ -19,8 +19,9 @@ struct IndexedRows {
   int64_t rows = 1, row_elements = 1;
   int64_t pitch = 1;  // elements between two table rows of neighbouring index
   int64_t bound = 1;  // number of table rows
-  int64_t first = 0;  // where table row 0 is, in elements: before the table's own start where axes run backwards
-  View index;         // int32 [rows]; a code of isa/index_check.h where an index is not legal
+  int64_t first =
+      0;       // where table row 0 is, in elements: before the table's own start where axes run backwards
+  View index;  // int32 [rows]; a code of isa/index_check.h where an index is not legal
 };
 
 // Computes the linear index of every gathered row into a scratch tensor, and tells the program what its
