@@ -245,8 +245,11 @@ class Registrar {
     auto handle = dispatcher_.findSchema(name);
     if (!handle) return;
     const bool same = name == functional.operator_name();
-    // A composite operator is made of others, and its gradient is theirs: leave it whole to PyTorch.
-    if (handle->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd)) return;
+    // A composite operator is made of others, and its gradient is theirs: leave it whole to PyTorch, unless it has a
+    // gradient of its own for devices that have a kernel (_fused_rms_norm).
+    if (handle->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
+        !handle->hasKernelForDispatchKey(c10::DispatchKey::Autograd))
+      return;
     auto o = match(functional.schema(), same ? functional.schema() : handle->schema(), row);
     if (!o) return;
     const bool takes_tensor = std::any_of(o->kinds.begin(), o->kinds.end(), [](ArgKind k) {

@@ -280,9 +280,7 @@ def test_products_of_float8_with_scales():
             torch.testing.assert_close(actual.float().cpu(), expected.float(), rtol=tolerance, atol=1e-4)
     per_row = torch.nn.functional.ScalingType.RowWise
     assert_same(
-        lambda x, y, s, t: torch.nn.functional.scaled_mm(
-            x, y.t(), s, per_row, t, per_row, output_dtype=torch.float32
-        ),
+        lambda x, y, s, t: torch.nn.functional.scaled_mm(x, y.t(), s, per_row, t, per_row, output_dtype=torch.float32),
         *(a, b, rows, columns),
         rtol=1e-5,
         atol=1e-4,
@@ -422,3 +420,21 @@ def test_numbers_that_were_accepted_once_do_not_speak_for_others():
         torch.nn.functional.multi_margin_loss(x, y, p=3)
     with pytest.raises(RuntimeError, match="[Oo]nly p == 1 and p == 2|p == 1|p == 2"):
         torch.ops.aten.multi_margin_loss(x, y, 3, 1.0, None, 1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("eps", [None, 1e-3])
+@pytest.mark.parametrize("weighted", [True, False])
+def test_rms_norm_is_one_kernel_forward_and_backward(dtype, eps, weighted):
+    # Small inputs, so that a wrong epsilon shows.
+    x, grad, weight = (0.05 * torch.randn(6, 40, 96)).to(dtype), torch.randn(6, 40, 96, dtype=dtype), torch.randn(96)
+    results = {}
+    for device in ("cpu", "neuron"):
+        a, w = x.clone().to(device).requires_grad_(), weight.clone().to(device, dtype).requires_grad_()
+        out = torch.nn.functional.rms_norm(a, (96,), w if weighted else None, eps)
+        out.backward(grad.to(device))
+        results[device] = [out, a.grad, *([w.grad] if weighted else [])]
+    assert type(out.grad_fn).__name__ == "FusedRmsNormBackward0"
+    tolerance = 1e-5 if dtype == torch.float32 else 2e-2
+    for got, expected in zip(results["neuron"], results["cpu"], strict=True):
+        torch.testing.assert_close(got.cpu().float(), expected.float(), rtol=tolerance, atol=tolerance)

@@ -123,3 +123,12 @@ def test_time_of_interleaved_parts():
     joined = torch.stack(parts, -1)
     assert simulated_ns(lambda: torch.stack(parts, -1)) <= 3 * simulated_ns(joined.clone)
     assert simulated_ns(lambda: torch.complex(*parts)) <= 4 * simulated_ns(joined.clone)
+
+
+@pytest.mark.parametrize("reduce", [torch.amax, torch.amin, torch.prod, torch.softmax])
+def test_reduction_across_short_runs(reduce):
+    """Of an axis that is not the nearest one in memory: values, and about the time of reading it."""
+    x = torch.randn(4, 40, 20, 20)
+    assert torch.allclose(reduce(x.to("neuron"), 1).cpu(), reduce(x, 1), rtol=1e-5)
+    large = torch.zeros(8, 64, 32, 32, device="neuron")
+    assert simulated_ns(lambda: reduce(large, 1)) <= 4 * simulated_ns(large.clone)

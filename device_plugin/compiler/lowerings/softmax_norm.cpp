@@ -160,10 +160,9 @@ void lower_rms_norm(LowerContext& c) {  // (input, normalized_shape, weight, eps
   MapBuilder m(c, x.sizes, static_cast<int>(kept));
   double n = static_cast<double>(m.reduced_count());
   Ex v = m.cast(m.input(x), Dtype::kF32);
-  Ex eps = c.is_none(3) ? m.constant(x.dtype == Dtype::kF64    ? std::numeric_limits<double>::epsilon()
-                                     : x.dtype == Dtype::kF16  ? 0x1p-10
-                                     : x.dtype == Dtype::kBF16 ? 0x1p-7
-                                                               : std::numeric_limits<float>::epsilon())
+  // Of the type that the norm is computed in, as on the CPU.
+  Ex eps = c.is_none(3) ? m.constant(x.dtype == Dtype::kF64 ? std::numeric_limits<double>::epsilon()
+                                                            : std::numeric_limits<float>::epsilon())
                         : m.cast(m.operand(3), Dtype::kF32);
   Ex rstd = m.math(ExprOp::kRsqrt, m.reduce(ReduceOp::kSum, v * v) * (1.0 / n) + eps);
   Ex y = v * rstd;

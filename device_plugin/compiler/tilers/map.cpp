@@ -11,6 +11,7 @@
 #include <numeric>
 
 #include "device_plugin/compiler/cost.h"
+#include "device_plugin/compiler/tilers/access_math.h"
 #include "device_plugin/compiler/tilers/map_tiles.h"
 
 namespace trnsim::compiler {
@@ -206,11 +207,48 @@ class MapTiler {
     // Rows that lie across memory: the innermost axis is a kept one.
     bool across =
         box.rank() > 0 && box.role(box.rank() - 1) == AxisRole::kKept && box.sizes[box.rank() - 1] >= 8;
-    if (across && length >= 16) return true;
+    if (across && length >= 16)
+      return tiles_.only_float_sums() || length * shortest_run(box) > limit_ ||
+             across_ns(box) < time_ns(kept_partitions(box));
     if (length < 512 || rows > 1024 || !tiles_.only_float_sums()) return false;
     // What is gained on few partitions has to pay for combining the partitions' sums.
-    return time_ns(partitions(box, AxisRole::kReduced)) + combine_ns() <
-           time_ns(choose_partitions(box, AxisRole::kKept, max_partition_axes_, 1));
+    return time_ns(partitions(box, AxisRole::kReduced)) + combine_ns() < time_ns(kept_partitions(box));
+  }
+
+  // Elements of the innermost axis, a kept one, that rows beside each other on a partition should have.
+  static int64_t shortest_run(const Box& box) {
+    return std::min<int64_t>(box.sizes[box.rank() - 1],
+                             *std::min_element(std::begin(kRunElements), std::end(kRunElements)));
+  }
+
+  // Partitions of free_rows. A row stays whole.
+  std::vector<Box> kept_partitions(const Box& box) const {
+    return box.rank() > 0 && box.role(box.rank() - 1) == AxisRole::kKept
+               ? partitions(box, AxisRole::kKept)
+               : choose_partitions(box, AxisRole::kKept, max_partition_axes_, 1);
+  }
+
+  // Reduced axes on partitions where the partitions' shares meet in one of them and go back to all.
+  double across_ns(const Box& box) const {
+    const config::Config& config = target_config(tile_.target());
+    const int64_t rows = std::min<int64_t>(box.product(AxisRole::kKept), isa::kMaxPartitions);
+    const int64_t shares = std::min<int64_t>(box.product(AxisRole::kReduced), isa::kMaxPartitions);
+    isa::Instruction gather;
+    gather.opcode = isa::Opcode::kDmaCopy;
+    gather.src0 = dense_access(isa::Space::kSbuf, shares, {rows}, Dtype::kF32);
+    gather.dst = dense_access(isa::Space::kSbuf, 1, {shares * rows}, Dtype::kF32);
+    isa::Instruction spread = gather;
+    std::swap(spread.src0, spread.dst);
+    isa::Instruction reduce;
+    reduce.opcode = isa::Opcode::kTensorReduce;
+    reduce.dst = dense_access(isa::Space::kSbuf, 1, {rows}, Dtype::kF32);
+    reduce.src0 = gather.dst;
+    const TransferTime there = transfer_time(gather, config), back = transfer_time(spread, config);
+    const double combine_ns =
+        there.service_ns + back.service_ns + compute_time(reduce, isa::Engine::kVector, config).latency_ns;
+    return time_ns(partitions(box, AxisRole::kReduced)) + there.latency_ns + back.latency_ns +
+           static_cast<double>(tiles_.reduce_levels().size()) *
+               static_cast<double>(ceil_div(box.product(AxisRole::kKept), rows)) * combine_ns;
   }
 
   // A sum over partitions per level of reductions: to the tensor engine and back.
@@ -231,9 +269,11 @@ class MapTiler {
 
   void free_rows(const Box& box) {
     int64_t length = box.product(AxisRole::kReduced);
-    for (const Box& part : choose_partitions(box, AxisRole::kKept, max_partition_axes_, 1)) {
+    for (const Box& part : kept_partitions(box)) {
       if (length <= single_limit_) {
         int64_t rows = std::max<int64_t>(1, std::min(limit_, kTargetFree * 2) / length);
+        if (part.rank() > 0 && part.role(part.rank() - 1) == AxisRole::kKept)
+          rows = std::max(rows, std::min(shortest_run(part), limit_ / length));
         int reduced_axes = 0;
         for (int i = 0; i < part.rank(); ++i)
           reduced_axes += part.role(i) == AxisRole::kReduced && part.sizes[i] > 1;
