@@ -132,3 +132,9 @@ def test_reduction_across_short_runs(reduce):
     assert torch.allclose(reduce(x.to("neuron"), 1).cpu(), reduce(x, 1), rtol=1e-5)
     large = torch.zeros(8, 64, 32, 32, device="neuron")
     assert simulated_ns(lambda: reduce(large, 1)) <= 4 * simulated_ns(large.clone)
+
+
+def test_time_of_repeated_samples():
+    x = torch.zeros(4, 32, 32, 32, device="neuron")
+    larger = torch.nn.functional.interpolate(x, scale_factor=2)
+    assert simulated_ns(lambda: torch.nn.functional.interpolate(x, scale_factor=2)) <= 2 * simulated_ns(larger.clone)

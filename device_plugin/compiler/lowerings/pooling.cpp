@@ -260,6 +260,42 @@ void lower_adaptive_avg_pool_backward(LowerContext& c) {  // (grad, self)
   resample(c, g, out, matrices);
 }
 
+// How often every sample is repeated, per axis; nothing where it is not the same for all. [out, in] per axis.
+std::optional<std::vector<int64_t>> repeats_of(const std::vector<Matrix>& matrices, const View& small,
+                                               const View& large) {
+  std::vector<int64_t> repeats;
+  for (size_t i = 0; i < matrices.size(); ++i) {
+    const size_t d = small.sizes.size() - matrices.size() + i;
+    const int64_t in = small.sizes[d], out = large.sizes[d];
+    if (in == 0 || out % in != 0) return std::nullopt;
+    repeats.push_back(out / in);
+    for (int64_t o = 0; o < out; ++o)
+      if (matrices[i][static_cast<size_t>(o * in + o * in / out)] != 1) return std::nullopt;
+  }
+  return repeats;
+}
+
+// Repeated samples are a copy, and their gradients the sums of those of the copies.
+void repeat_samples(LowerContext& c, View small, View large, const std::vector<int64_t>& repeats,
+                    bool backward) {
+  const View result = small;
+  std::vector<int> order, copies;
+  for (size_t i = repeats.size(); i-- > 0;) {
+    const int d = static_cast<int>(result.sizes.size() - repeats.size() + i);
+    large = view_split_dim(large, d, repeats[i]);
+    small = view_unsqueezed(small, d + 1, repeats[i]);
+  }
+  if (!backward) return c.copy(large, small);
+  const size_t outer = result.sizes.size() - repeats.size();
+  for (size_t d = 0; d < large.sizes.size(); ++d)
+    (d > outer && (d - outer) % 2 == 1 ? copies : order).push_back(static_cast<int>(d));
+  order.insert(order.end(), copies.begin(), copies.end());
+  large = view_permuted(large, order);
+  MapBuilder m(c, large.sizes, static_cast<int>(result.sizes.size()));
+  m.row_output(result, m.reduce(ReduceOp::kSum, m.cast(m.input(large), Dtype::kF32)));
+  m.emit();
+}
+
 // (self, output_size, [align_corners,] scales..)  and  (grad, output_size, input_size, [align_corners,]
 // scales..)
 template <size_t spatial, Mode mode, bool backward, bool antialias = false>
@@ -279,8 +315,15 @@ void lower_upsample(LowerContext& c) {
     if (scale_arg < c.num_args() && !c.is_none(scale_arg)) scale = c.constant_or_refuse(scale_arg, "scale");
     Matrix m = antialias ? antialias_matrix(small.sizes[d], large.sizes[d], mode, corners, scale)
                          : interpolation_matrix(small.sizes[d], large.sizes[d], mode, corners, scale);
-    if (backward) m = transposed(m, large.sizes[d], small.sizes[d]);
     matrices.push_back(std::move(m));
+  }
+  if (mode == Mode::kNearest || mode == Mode::kNearestExact) {
+    if (const auto repeats = repeats_of(matrices, small, large))
+      return repeat_samples(c, small, large, *repeats, backward);
+  }
+  for (size_t i = 0; backward && i < spatial; ++i) {
+    const size_t d = small.sizes.size() - spatial + i;
+    matrices[i] = transposed(matrices[i], large.sizes[d], small.sizes[d]);
   }
   resample(c, x, out, matrices);
 }
