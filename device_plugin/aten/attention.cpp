@@ -26,14 +26,16 @@ using at::Tensor;
 using OptionalTensor = std::optional<Tensor>;
 
 using Attention = std::tuple<Tensor, Tensor>(const Tensor&, const Tensor&, const Tensor&,
-                                             const OptionalTensor&, bool, double);
+                                             const OptionalTensor&, bool, double, bool, bool);
 using AttentionBackward = std::tuple<Tensor, Tensor, Tensor>(const Tensor&, const Tensor&, const Tensor&,
                                                              const Tensor&, const OptionalTensor&,
-                                                             const Tensor&, const Tensor&, bool, double);
+                                                             const Tensor&, const Tensor&, bool, double,
+                                                             bool);
 
 // The result has the order of the query's axes in memory: heads next to each other stay so.
 std::tuple<Tensor, Tensor> attention_shape(const Tensor& query, const Tensor& key, const Tensor& value,
-                                           const OptionalTensor& mask, bool causal, double scale) {
+                                           const OptionalTensor& mask, bool causal, double scale,
+                                           bool blind_is_nan, bool round_scores) {
   const bool tokens_first = query.sym_stride(1) < query.sym_stride(2);
   const c10::SymInt b = query.sym_size(0), h = query.sym_size(1), n = query.sym_size(2),
                     e = value.sym_size(3);
@@ -46,7 +48,7 @@ std::tuple<Tensor, Tensor, Tensor> attention_backward_shape(const Tensor& grad_o
                                                             const Tensor& key, const Tensor& value,
                                                             const OptionalTensor& mask, const Tensor& out,
                                                             const Tensor& logsumexp, bool causal,
-                                                            double scale) {
+                                                            double scale, bool round_scores) {
   return {at::empty_like(query), at::empty_like(key), at::empty_like(value)};
 }
 
@@ -63,7 +65,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Ten
                               "backend.");
   static const auto op =
       c10::Dispatcher::singleton().findSchemaOrThrow("trnsim::attention", "").typed<Attention>();
-  auto [out, lse] = op.call(query, key, value, bias, causal, scale_of(query, scale));
+  auto [out, lse] = op.call(query, key, value, bias, causal, scale_of(query, scale), false, false);
   // No dropout, no random state.
   const Tensor none = at::empty({}, query.options().dtype(at::kLong));
   return {out, lse, Tensor(), Tensor(), query.sym_size(2), key.sym_size(2), none, none, Tensor()};
@@ -82,7 +84,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> fused_attention_backward(
                              .typed<AttentionBackward>();
   auto [q, k, v] =
       op.call(grad_out, query, key, value, bias.defined() ? OptionalTensor(bias) : OptionalTensor(), out,
-              logsumexp, causal, scale_of(query, scale));
+              logsumexp, causal, scale_of(query, scale), false);
   return {q, k, v, Tensor()};
 }
 
@@ -147,13 +149,12 @@ int64_t choose(const Tensor& query, const Tensor& key, const Tensor& value, cons
 void define_attention() {
   static auto* schemas = new torch::Library(torch::Library::DEF, "trnsim", std::nullopt, __FILE__, __LINE__);
   schemas->def(
-      "attention(Tensor query, Tensor key, Tensor value, Tensor? mask, bool is_causal, float scale) -> "
-      "(Tensor, "
-      "Tensor)");
+      "attention(Tensor query, Tensor key, Tensor value, Tensor? mask, bool is_causal, float scale, "
+      "bool blind_is_nan=False, bool round_scores=False) -> (Tensor, Tensor)");
   schemas->def(
       "attention_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor? mask, Tensor out, "
       "Tensor "
-      "logsumexp, bool is_causal, float scale) -> (Tensor, Tensor, Tensor)");
+      "logsumexp, bool is_causal, float scale, bool round_scores=False) -> (Tensor, Tensor, Tensor)");
   static auto* shapes =
       new torch::Library(torch::Library::IMPL, "trnsim", c10::DispatchKey::Meta, __FILE__, __LINE__);
   shapes->impl("attention", &attention_shape);

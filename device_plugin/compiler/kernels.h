@@ -266,7 +266,7 @@ struct RandomKernel {
 //   score[b, h, i, j] = scale * sum_d q[b, h, i, d] k[b, h', j, d] + mask[b, h, i, j],  h' = h / (heads / kv_heads)
 //   out[b, h, i, :] = sum_j softmax_j(score)[b, h, i, j] v[b, h', j, :]
 // q, k, v of one float dtype; scores, sums and the softmax in FP32. A row whose scores are all -inf gives 0 (and a log
-// of the sum of +inf), as PyTorch's scaled_dot_product_attention has it.
+// of the sum of +inf), as PyTorch's scaled_dot_product_attention has it; or NaN (both), as its softmax has it.
 struct AttentionKernel {
   static constexpr int64_t kUnbounded = INT64_MAX;
 
@@ -278,7 +278,9 @@ struct AttentionKernel {
   double scale = 1;
   // Query i sees key j when -behind <= j - i <= ahead. Causal: ahead = 0; a sliding window of w keys: behind = w - 1.
   int64_t behind = kUnbounded, ahead = kUnbounded;
-  View out;  // [batch, heads, queries, e]
+  bool blind_is_nan = false;
+  bool round_scores = false;  // to the type of q: the products, then with the scale, then with the mask
+  View out;                   // [batch, heads, queries, e]
   View
       lse;  // FP32 [batch, heads, queries]: log of the sum of exp(score), for the gradient. buffer < 0: not wanted
 };

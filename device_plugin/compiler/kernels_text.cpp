@@ -131,7 +131,8 @@ struct Printer {
       return n == AttentionKernel::kUnbounded ? std::string("all") : std::to_string(n);
     };
     return " q " + view(k.q) + " k " + view(k.k) + " v " + view(k.v) + " mask " + view(k.mask) + " scale " +
-           number(k.scale) + " behind " + bound(k.behind) + " ahead " + bound(k.ahead) + " out " +
+           number(k.scale) + " behind " + bound(k.behind) + " ahead " + bound(k.ahead) +
+           (k.blind_is_nan ? " blind nan" : "") + (k.round_scores ? " rounded scores" : "") + " out " +
            view(k.out) + " lse " + view(k.lse);
   }
   std::string operator()(const AttentionKernel& k) const { return "attention" + attention(k) + "\n"; }

@@ -2,9 +2,8 @@
 // leave the chip.
 //
 // Legal when nobody else reads the scores or the probabilities (a training graph that keeps them for the gradient stays as
-// it is), both are FP32 in the graph (narrower ones were rounded in between, and stay), the softmax is PyTorch's or the
-// safe one (rows of -inf give 0: a plain softmax with a mask given as a tensor gives NaN there, and stays), and what the
-// kernel reads is not written over later. Between the scores and the softmax there may be a factor and a mask that is
+// it is), both are FP32 in the graph (narrower ones were rounded in between, and stay), the softmax is PyTorch's (rows of
+// -inf give NaN) or the safe one (they give 0), and what the kernel reads is not written over later. Between the scores and the softmax there may be a factor and a mask that is
 // added; a mask made of index values alone that is 0 up to a diagonal and -inf beyond becomes a band. Factors and casts in
 // front of query, key and value go into the scale and into the loads. Taken from kMinScores scores on: below, a group of
 // small products is as fast.
@@ -248,9 +247,7 @@ bool fuse(Flow& flow, int n) {
     const View& m = first->extra[static_cast<size_t>(mask - 1)];
     const std::vector<int>& values = first_node.reads[1 + static_cast<size_t>(mask)];
     const bool causal = causal_mask(flow, m, values, attention.ahead);
-    // A row that sees nothing is 0 here.
-    const bool sees = causal && attention.ahead >= 0;
-    if (kind == Softmax::kPlain && !sees) return false;
+    attention.blind_is_nan = kind == Softmax::kPlain;
     if (!causal) {
       const std::optional<View> m4 = as_heads(m, batch);
       if (!m4) return false;

@@ -19,6 +19,7 @@ constexpr int64_t kQueryTiles = 4;             // tiles of queries that take tur
 constexpr int64_t kTransposesPerBank = 4;
 constexpr float kSmallestSum =
     0x1p-60f;  // of a row that sees a key the sum is 1 or more; log is defined down to 2^-64
+constexpr int64_t kStatistics = 64;   // query tiles whose logs are made together
 constexpr size_t kStepsInFlight = 2;  // steps whose probabilities are being made
 
 class Flash {
@@ -53,6 +54,7 @@ class Flash {
       turn(s);
       multiply(s);
     }
+    for (auto& [rows, statistics] : statistics_) store_statistics(rows, statistics);
   }
 
  private:
@@ -75,6 +77,14 @@ class Flash {
     Access probabilities;        // [rows, j1 - j0]
     Access correction, sums;  // exp of what the maximum rose by (not in the first step); row sums of the step
     std::vector<Access> turned;
+  };
+
+  struct Place {
+    int64_t b, head, i0;
+  };
+  struct Statistics {  // of finished query tiles, one column each
+    Access maximum, sum;
+    std::vector<Place> tiles;
   };
 
   std::shared_ptr<Group> group(int64_t b, int64_t kh, int64_t number) {
@@ -255,45 +265,82 @@ class Flash {
       sum = column(t.rows);
       tile_.tensor_scalar(sum, t.sum, AluOp::kMax, TileBuilder::imm(kSmallestSum));
     }
+    // Of no key the sum is 0 and the result 0 * inf, unless that is to be 0.
     Access inverse = column(t.rows);
-    tile_.reciprocal(inverse, sum);
+    tile_.reciprocal(inverse, k_.blind_is_nan ? t.sum : sum);
     Access out = tile_.sbuf(static_cast<int>(t.rows), {value_width_}, tile_dtype(k_.out.dtype));
     tile_.tensor_scalar(out, t.result, AluOp::kMultiply, TileBuilder::column(inverse));
-    store_rows(k_.out, t, out);
-    if (k_.lse.buffer < 0) return;
-    Access lse = column(t.rows), log = column(t.rows);
-    tile_.activation(log, sum, ActFunc::kLog);
-    tile_.scalar_tensor_tensor(lse, t.maximum, AluOp::kMultiply,
+    store_rows(k_.out, t.b, t.head, t.i0, out);
+    if (k_.lse.buffer >= 0) keep_statistics(t);
+  }
+
+  // Logs come later, many tiles at once: Scalar loads a table to change from exp to log.
+  void keep_statistics(const QueryTile& t) {
+    Statistics& s = statistics_[t.rows];
+    if (s.tiles.empty()) {
+      for (Access* a : {&s.maximum, &s.sum})
+        *a = tile_.sbuf(static_cast<int>(t.rows), {kStatistics}, Dtype::kF32);
+    }
+    const int64_t at = static_cast<int64_t>(s.tiles.size());
+    tile_.copy(columns_of(s.maximum, at, 1), t.maximum);
+    tile_.copy(columns_of(s.sum, at, 1), t.sum);
+    s.tiles.push_back({t.b, t.head, t.i0});
+    if (at + 1 == kStatistics) store_statistics(t.rows, s);
+  }
+
+  // Logs of the sums of exp(score).
+  void store_statistics(int64_t rows, Statistics& s) {
+    const int64_t n = static_cast<int64_t>(s.tiles.size());
+    if (n == 0) return;
+    const auto fresh = [&] { return tile_.sbuf(static_cast<int>(rows), {n}, Dtype::kF32); };
+    const Access maximum = columns_of(s.maximum, 0, n), sum = columns_of(s.sum, 0, n);
+    Access log = fresh(), lse = fresh();
+    Access positive = sum;
+    if (mask_.may_blind()) {
+      positive = fresh();
+      tile_.tensor_scalar(positive, sum, AluOp::kMax, TileBuilder::imm(kSmallestSum));
+    }
+    tile_.activation(log, positive, ActFunc::kLog);
+    tile_.scalar_tensor_tensor(lse, maximum, AluOp::kMultiply,
                                TileBuilder::imm(static_cast<float>(mask_.unit())), AluOp::kAdd, log);
     if (mask_.may_blind()) {
-      Access infinite = column(t.rows), marked = column(t.rows);
-      tile_.tensor_scalar(infinite, t.sum, AluOp::kEqual, TileBuilder::imm(0), AluOp::kMultiply,
-                          TileBuilder::imm(std::numeric_limits<float>::max()));
-      // More than once: max * 4 + lse overflows to +inf whatever lse is.
-      tile_.scalar_tensor_tensor(marked, infinite, AluOp::kMultiply, TileBuilder::imm(4), AluOp::kAdd, lse);
+      Access mark = fresh(), marked = fresh();
+      if (k_.blind_is_nan) {
+        tile_.reciprocal(mark, sum);
+        tile_.scalar_tensor_tensor(marked, mark, AluOp::kMultiply, TileBuilder::imm(0), AluOp::kAdd, lse);
+      } else {
+        tile_.tensor_scalar(mark, sum, AluOp::kEqual, TileBuilder::imm(0), AluOp::kMultiply,
+                            TileBuilder::imm(std::numeric_limits<float>::max()));
+        // More than once: max * 4 + lse overflows to +inf whatever lse is.
+        tile_.scalar_tensor_tensor(marked, mark, AluOp::kMultiply, TileBuilder::imm(4), AluOp::kAdd, lse);
+      }
       lse = marked;
     }
-    store_rows(k_.lse, t, lse);
+    for (int64_t i = 0; i < n; ++i) {
+      const Place& p = s.tiles[static_cast<size_t>(i)];
+      store_rows(k_.lse, p.b, p.head, p.i0, columns_of(lse, i, 1));
+    }
+    s = {};
   }
 
   // Queries that see no key by the band alone.
   void store_blind(const QueryTile& t) {
     Access zero = tile_.sbuf(static_cast<int>(t.rows), {value_width_}, tile_dtype(k_.out.dtype));
-    tile_.memset(zero, 0);
-    store_rows(k_.out, t, zero);
+    constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+    tile_.memset(zero, k_.blind_is_nan ? kNan : 0);
+    store_rows(k_.out, t.b, t.head, t.i0, zero);
     if (k_.lse.buffer < 0) return;
     Access infinite = column(t.rows);
-    tile_.memset(infinite, std::numeric_limits<float>::infinity());
-    store_rows(k_.lse, t, infinite);
+    tile_.memset(infinite, k_.blind_is_nan ? kNan : std::numeric_limits<float>::infinity());
+    store_rows(k_.lse, t.b, t.head, t.i0, infinite);
   }
 
-  void store_rows(const View& v, const QueryTile& t, const Access& rows) {
+  void store_rows(const View& v, int64_t b, int64_t head, int64_t i0, const Access& rows) {
     const bool matrix = v.sizes.size() == 4;
-    const int64_t at = t.b * v.strides[0] + t.head * v.strides[1] + t.i0 * v.strides[2];
-    tile_.store(
-        hbm_view(context_, matrix ? window_of(v, at, {t.rows, v.sizes[3]}, {v.strides[2], v.strides[3]})
-                                  : window_of(v, at, {t.rows}, {v.strides[2]})),
-        rows);
+    const int64_t at = b * v.strides[0] + head * v.strides[1] + i0 * v.strides[2], n = rows.num_partitions;
+    tile_.store(hbm_view(context_, matrix ? window_of(v, at, {n, v.sizes[3]}, {v.strides[2], v.strides[3]})
+                                          : window_of(v, at, {n}, {v.strides[2]})),
+                rows);
   }
 
   const AttentionKernel& k_;
@@ -306,6 +353,7 @@ class Flash {
   float lowest_;
   std::map<int64_t, std::shared_ptr<Group>> groups_;
   std::deque<Step> waiting_;
+  std::map<int64_t, Statistics> statistics_;  // by rows of a tile
 };
 
 }  // namespace

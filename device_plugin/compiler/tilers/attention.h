@@ -43,7 +43,7 @@ class AttentionMask {
   const AttentionKernel& k_;
   const KernelContext& context_;
   TileBuilder& tile_;
-  bool scaled_, hides_ = false, may_blind_ = false;
+  bool rounds_, scaled_, hides_ = false, may_blind_ = false;
   std::map<std::tuple<int64_t, int64_t, int64_t>, Access> bands_;
 };
 

@@ -32,7 +32,10 @@ AttentionMask::AttentionMask(const AttentionKernel& k, const KernelContext& cont
   const int64_t queries = k.q.sizes[2], keys = k.k.sizes[2];
   const bool given = k.mask.buffer >= 0;
   // The largest score is looked for before the scale is applied, which needs a positive one.
-  scaled_ = given || !(k.scale > 0);
+  // Rounded scores stay rounded under a scale that is a power of two.
+  int exponent;
+  rounds_ = k.round_scores && k.q.dtype != Dtype::kF32;
+  scaled_ = given || !(k.scale > 0) || (rounds_ && std::frexp(k.scale, &exponent) != 0.5);
   hides_ = given || crosses_band(k, 0, queries, 0, keys);
   may_blind_ = given;
   for (int64_t i : {int64_t{0}, queries - 1}) {  // the band moves with the query: the ends decide
@@ -81,19 +84,35 @@ Access AttentionMask::given(int64_t batch, int64_t head, int64_t i0, int64_t que
 Access AttentionMask::apply(const Access& scores, int64_t batch, int64_t head, int64_t i0, int64_t j0) {
   const int64_t queries = scores.num_partitions, keys = scores.free_elements();
   const bool crosses = crosses_band(k_, i0, queries, j0, keys);
-  if (!scaled_ && !crosses) return scores;
-  Access t = tile_.sbuf(static_cast<int>(queries), {keys}, Dtype::kF32);
-  Access from = scores;
-  if (k_.mask.buffer >= 0) {
-    tile_.scalar_tensor_tensor(t, from, AluOp::kMultiply, TileBuilder::imm(static_cast<float>(k_.scale)),
-                               AluOp::kAdd, given(batch, head, i0, queries, j0, keys));
-    from = t;
-  } else if (scaled_) {
-    tile_.tensor_scalar(t, from, AluOp::kMultiply, TileBuilder::imm(static_cast<float>(k_.scale)));
-    from = t;
+  const Dtype dtype = rounds_ ? tile_dtype(k_.q.dtype) : Dtype::kF32;
+  Access sum = scores;
+  const auto next = [&] {
+    const Access last = sum;
+    sum = tile_.sbuf(static_cast<int>(queries), {keys}, dtype);
+    return last;
+  };
+  const auto scale = TileBuilder::imm(static_cast<float>(k_.scale));
+  if (rounds_) {
+    const Access last = next();
+    tile_.copy(sum, last);
   }
-  if (crosses) tile_.tensor_tensor(t, from, band(queries, keys, j0 - i0), AluOp::kAdd);
-  return t;
+  if (k_.mask.buffer >= 0 && !rounds_) {
+    const Access last = next();
+    tile_.scalar_tensor_tensor(sum, last, AluOp::kMultiply, scale, AluOp::kAdd,
+                               given(batch, head, i0, queries, j0, keys));
+  } else if (scaled_ && k_.scale != 1) {
+    const Access last = next();
+    tile_.tensor_scalar(sum, last, AluOp::kMultiply, scale);
+  }
+  if (k_.mask.buffer >= 0 && rounds_) {
+    const Access last = next();
+    tile_.tensor_tensor(sum, last, given(batch, head, i0, queries, j0, keys), AluOp::kAdd);
+  }
+  if (crosses) {
+    const Access last = next();
+    tile_.tensor_tensor(sum, last, band(queries, keys, j0 - i0), AluOp::kAdd);
+  }
+  return sum;
 }
 
 MatrixOperand head_operand(const View& v, int64_t batch, int64_t head, bool contract_rows) {

@@ -162,6 +162,16 @@ Panel load_panel(const MatrixOperand& x, int64_t b0, int64_t nb, int64_t w0, int
                  int64_t kn, const KernelContext& context, TileBuilder& tile) {
   Panel panel;
   panel.columns_ = nb * wn;
+  // Columns that are all the same come once and are copied on the chip.
+  if (panel.columns_ > 1 && x.w_stride == 0 && (nb == 1 || x.batch_stride == 0)) {
+    const Panel column = load_panel(x, b0, 1, w0, 1, kt0, kn, context, tile);
+    for (const Panel::Piece& one : column.pieces_) {
+      Access all = tile.sbuf(one.tile.num_partitions, {one.count, panel.columns_}, x.load_dtype);
+      tile.copy(all, with_dims(one.tile, 0, {{1, one.count}, {0, panel.columns_}}));
+      panel.pieces_.push_back({one.kt0, one.count, all});
+    }
+    return panel;
+  }
   Loader loader{x, b0, nb, w0, wn, context, tile};
   const bool natural = loads_natural(x, wn);
   const int64_t full_end = std::min(kt0 + kn, x.k / kPartitions);  // k tiles with all 128 rows

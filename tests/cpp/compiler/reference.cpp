@@ -366,11 +366,15 @@ struct Machine {
       if (k.ahead != AttentionKernel::kUnbounded && j - i > k.ahead) continue;
       double score = 0;
       for (int64_t d = 0; d < k.q.sizes[3]; ++d) score += real(k.q, {b, h, i, d}) * real(k.k, {b, g, j, d});
-      score *= k.scale;
+      const auto rounded = [&](double s) {
+        return k.round_scores ? static_cast<double>(convert(Cell::real(static_cast<float>(s)), k.q.dtype).f)
+                              : s;
+      };
+      score = rounded(rounded(score) * k.scale);
       if (k.mask.buffer >= 0) {
         const Cell m = load(k.mask, place(k.mask, {b, h, i, j}));
         if (k.mask.dtype != Dtype::kBool) {
-          score += static_cast<double>(m.f);
+          score = rounded(score + static_cast<double>(m.f));
         } else if (m.i == 0) {
           continue;
         }
@@ -394,9 +398,10 @@ struct Machine {
       for (double s : p) most = std::max(most, s);
       const bool blind = most == -std::numeric_limits<double>::infinity();
       for (double& s : p) sum += s = blind ? 0 : std::exp(s - most);
-      put(k.lse, at, blind ? std::numeric_limits<double>::infinity() : most + std::log(sum));
+      const double none = k.blind_is_nan ? std::numeric_limits<double>::quiet_NaN() : 0;
+      put(k.lse, at, blind ? std::numeric_limits<double>::infinity() + none : most + std::log(sum));
       for (int64_t e = 0; e < k.v.sizes[3]; ++e) {
-        double value = 0;
+        double value = blind ? none : 0;
         for (size_t j = 0; j < p.size(); ++j) {
           if (p[j] != 0) value += p[j] / sum * real(k.v, {at[0], g, static_cast<int64_t>(j), e});
         }

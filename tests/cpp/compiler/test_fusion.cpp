@@ -389,7 +389,7 @@ const Case kCases[] = {
   %7 = "aten::_safe_softmax"(%6, -1, none))")},
     {"attention without a mask", 4, 1, attention("fp32", "%8", R"(
   %7 = "aten::_softmax"(%5, -1, false))")},
-    {"a plain softmax of scores that a mask may hide stays", 5, 3, attention("fp32", "%8", R"(
+    {"attention with a mask given as a tensor and a plain softmax", 5, 1, attention("fp32", "%8", R"(
   %6 = "aten::add.Tensor"(%5, %3, 1)
   %7 = "aten::_softmax"(%6, -1, false))")},
     {"probabilities that leave the graph are stored", 5, 3, attention("fp32", "%7, %8", R"(

@@ -93,7 +93,7 @@ const Case kCases[] = {
   %5: fp32[2, 4, 20]
   inputs %0, %1, %2, %3
   outputs %4, %5
-  (%4, %5) = "trnsim::attention"(%0, %1, %2, %3, true, f:0.35)
+  (%4, %5) = "trnsim::attention"(%0, %1, %2, %3, true, f:0.35, false, false)
 })"},
     {"row chain", R"(graph "softmax" {
   %0: fp32[129, 13]

@@ -57,11 +57,18 @@ AttentionKernel make(Rig& rig, Dtype dtype, const Shape& s, Mask mask, int64_t b
   return k;
 }
 
-void check(Dtype dtype, const Shape& s, Mask mask, int64_t behind, int64_t ahead, bool turned = false) {
+// What a kernel does beside the scores: see AttentionKernel.
+struct Ways {
+  bool turned = false, blind_is_nan = false, round_scores = false;
+};
+
+void check(Dtype dtype, const Shape& s, Mask mask, int64_t behind, int64_t ahead, const Ways& ways = {}) {
   CAPTURE(isa::dtype_name(dtype), s.batch, s.heads, s.key_heads, s.queries, s.keys, s.d, s.e,
-          static_cast<int>(mask), behind, ahead, turned);
+          static_cast<int>(mask), behind, ahead, ways.turned, ways.blind_is_nan, ways.round_scores);
   Rig rig(static_cast<uint32_t>(s.queries * 31 + s.keys));
-  const AttentionKernel k = make(rig, dtype, s, mask, behind, ahead, turned);
+  AttentionKernel k = make(rig, dtype, s, mask, behind, ahead, ways.turned);
+  k.blind_is_nan = ways.blind_is_nan;
+  k.round_scores = ways.round_scores;
   rig.run_reference(k);
   const auto out = rig.read(k.out), lse = rig.read(k.lse);
   rig.run(k);
@@ -76,7 +83,7 @@ TEST_CASE("attention: shapes", "[attention]") {
                           {1, 1, 1, 300, 1300, 128, 128}, {1, 1, 1, 70, 140, 200, 130},
                           {2, 2, 1, 5, 7, 3, 2},          {1, 1, 1, 640, 2100, 16, 300}};
   for (const Shape& s : shapes)
-    for (bool turned : {false, true}) check(Dtype::kF32, s, Mask::kNone, kAll, kAll, turned);
+    for (bool turned : {false, true}) check(Dtype::kF32, s, Mask::kNone, kAll, kAll, {.turned = turned});
   for (Dtype d : {Dtype::kBF16, Dtype::kF16})
     for (const Shape& s : {shapes[1], shapes[4]}) check(d, s, Mask::kNone, kAll, kAll);
 }
@@ -103,12 +110,29 @@ TEST_CASE("attention: masks", "[attention]") {
     }
 }
 
-void check_grad(Dtype dtype, const Shape& s, Mask mask, int64_t behind, int64_t ahead) {
+TEST_CASE("attention: a query that sees no key is NaN on demand", "[attention]") {
+  const Shape s{2, 2, 1, 150, 300, 32, 32};
+  check(Dtype::kF32, s, Mask::kBool, kAll, kAll, {.blind_is_nan = true});
+  check(Dtype::kF32, s, Mask::kFloat, kAll, kAll, {.blind_is_nan = true});
+  check(Dtype::kF32, s, Mask::kNone, kAll, -140, {.blind_is_nan = true});
+}
+
+TEST_CASE("attention: scores rounded as separate operators round them", "[attention]") {
+  const Shape s{1, 2, 1, 70, 140, 24, 24};
+  for (Dtype d : {Dtype::kBF16, Dtype::kF16})
+    for (Mask m : {Mask::kNone, Mask::kBool, Mask::kFloat, Mask::kPadding})
+      check(d, s, m, kAll, m == Mask::kNone ? 0 : kAll, {.round_scores = true});
+}
+
+void check_grad(Dtype dtype, const Shape& s, Mask mask, int64_t behind, int64_t ahead,
+                const Ways& ways = {}) {
   CAPTURE(isa::dtype_name(dtype), s.batch, s.heads, s.key_heads, s.queries, s.keys, s.d, s.e,
           static_cast<int>(mask), behind, ahead);
   Rig rig(static_cast<uint32_t>(s.queries * 31 + s.keys));
   AttentionGradKernel k;
   k.forward = make(rig, dtype, s, mask, behind, ahead);
+  k.forward.blind_is_nan = ways.blind_is_nan;
+  k.forward.round_scores = ways.round_scores;
   rig.run_reference(k.forward);
   // What the forward pass wrote is read now.
   const auto out = rig.read(k.forward.out), lse = rig.read(k.forward.lse);
@@ -141,6 +165,8 @@ TEST_CASE("attention gradient: shapes, bands and masks", "[attention]") {
   check_grad(Dtype::kF32, shapes[1], Mask::kNone, kAll, -100);
   for (Mask m : {Mask::kBool, Mask::kFloat, Mask::kPadding})
     check_grad(Dtype::kF32, shapes[1], m, kAll, kAll);
+  check_grad(Dtype::kF32, shapes[1], Mask::kBool, kAll, kAll, {.blind_is_nan = true});
+  check_grad(Dtype::kBF16, shapes[1], Mask::kBool, kAll, 0, {.round_scores = true});
   check_grad(Dtype::kBF16, shapes[1], Mask::kNone, kAll, 0);
 }
 

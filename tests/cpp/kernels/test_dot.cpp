@@ -111,6 +111,29 @@ TEST_CASE("dot: an operand broadcast over the batch", "[dot]") {
   }
 }
 
+TEST_CASE("dot: operands whose rows or elements are all alike", "[dot]") {
+  const int64_t m = 130, k = 257, n = 140;
+  for (Dtype d : {Dtype::kF32, Dtype::kBF16}) {
+    for (bool number : {false, true}) {
+      for (bool left : {false, true}) {
+        CAPTURE(isa::dtype_name(d), number, left);
+        Rig rig(7);
+        DotKernel dot;
+        dot.a = rig.input(d, {left && number ? 1 : left ? k : m * k});
+        dot.b = rig.input(d, {!left && number ? 1 : !left ? k : k * n});
+        const int64_t step = number ? 0 : 1;
+        dot.a.sizes = {m, k};
+        dot.a.strides = left ? std::vector<int64_t>{0, step} : std::vector<int64_t>{k, 1};
+        dot.b.sizes = {k, n};
+        dot.b.strides = left ? std::vector<int64_t>{n, 1} : std::vector<int64_t>{step, 0};
+        dot.out = rig.output(Dtype::kF32, {m, n});
+        rig.run(dot);
+        CHECK(worst_error(rig.read(dot.out), reference(rig, dot.a, dot.b)) < tolerance(Dtype::kF32, k));
+      }
+    }
+  }
+}
+
 TEST_CASE("dot: epilogue with a row bias, a column bias and a residual", "[dot]") {
   for (bool swap : {false, true}) {
     for (int64_t batch : {1, 20}) {

@@ -11,18 +11,30 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 TOLERANCES = {torch.float32: (1e-5, 1e-4), torch.bfloat16: (2e-2, 3e-2)}
 
 
+class Kernels:
+    """The kernels, after fusion, of the programs graph.KIND. A program that the process has made is not made again:
+    sizes differ from test to test."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def _found(self, kind, pattern):
+        texts = [f.read_text() for f in self.folder.glob(f"graph.{kind}*.fused.txt")]
+        return [found for text in texts for found in re.findall(pattern, text, re.MULTILINE)]
+
+    def __call__(self, kind):
+        return self._found(kind, r"^  (\w+)")
+
+    def ahead(self, kind):
+        """How many keys a query sees beyond itself, of every attention."""
+        return self._found(kind, r"^  attention.* ahead (\S+)")
+
+
 @pytest.fixture
 def kernels(monkeypatch, tmp_path):
-    """Names of the kernels, after fusion, of the programs graph.KIND. A program that the process has made is not made
-    again: sizes differ from test to test."""
     monkeypatch.setenv("TORCH_NEURONX_PRESERVE_COMPILATION_ARTIFACTS", "1")
     monkeypatch.setenv("TORCH_NEURONX_DEBUG_DIR", str(tmp_path))
-
-    def names(kind):
-        texts = [f.read_text() for f in tmp_path.glob(f"graph.{kind}*.fused.txt")]
-        return [name for text in texts for name in re.findall(r"^  (\w+)", text, re.MULTILINE)]
-
-    return names
+    return Kernels(tmp_path)
 
 
 def operands(dtype, heads=2, key_heads=2, queries=77, keys=77, width=40, value_width=None):
@@ -45,7 +57,7 @@ def compare(function, tensors):
     got = step(torch.compile(function, backend="neuron", fullgraph=True), tensors, "neuron")
     for device, tolerance in zip(("neuron", "cpu"), TOLERANCES[tensors[0].dtype], strict=True):
         for a, b in zip(got, step(function, tensors, device), strict=True):
-            torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
+            torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance, equal_nan=True)
     metrics = torch.neuron.get_dynamo_metrics()
     assert metrics["programs"] == 2 and metrics["host_steps"] == 0, metrics
 
@@ -162,3 +174,169 @@ def test_dropout_takes_the_composition(kernels):
     torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-5)
     actual.sum().backward()
     assert "attention" not in kernels("forward")
+
+
+# ---- attention written out
+def rotated(x):
+    a, b = x.chunk(2, -1)
+    return torch.cat([-b, a], -1)
+
+
+def causal_mask(q, k):
+    return torch.full((q.size(-2), k.size(-2)), -torch.inf, device=q.device, dtype=q.dtype).triu(1)
+
+
+def repeated(x, n):
+    b, h, t, d = x.shape
+    return x[:, :, None].expand(b, h, n, t, d).reshape(b, h * n, t, d)
+
+
+def plain(q, k, v):
+    return torch.softmax(q @ k.transpose(-1, -2) / 8, -1) @ v
+
+
+def rows_of_three_axes(q, k, v):
+    q, k, v = q[0], k[0], v[0]
+    return torch.bmm(F.softmax(torch.bmm(q, k.transpose(1, 2)) * 0.2, dim=2), v)
+
+
+def causal(q, k, v):
+    scores = torch.matmul(q, k.mT) * 0.3 + causal_mask(q, k)
+    return torch.matmul(F.dropout(scores.softmax(-1), 0.1, training=False), v).transpose(1, 2).flatten(2)
+
+
+def causal_where(q, k, v):
+    seen = torch.ones(q.size(-2), k.size(-2), dtype=torch.bool, device=q.device).tril()
+    scores = torch.where(seen, q * 0.2 @ k.mT, torch.tensor(-torch.inf, device=q.device, dtype=q.dtype))
+    return scores.softmax(-1) @ v
+
+
+def causal_lowest(q, k, v):  # as transformers makes masks
+    i, j = torch.arange(q.size(-2), device=q.device), torch.arange(k.size(-2), device=q.device)
+    mask = torch.where(j[None] > i[:, None], torch.finfo(q.dtype).min, 0.0)[None, None].to(q.dtype)
+    return F.softmax(q @ k.mT * 0.3 + mask, dim=-1, dtype=torch.float32).to(q.dtype) @ v
+
+
+def grouped(q, k, v):
+    k, v = repeated(k, 2), repeated(v, 2)
+    return torch.softmax(q @ k.transpose(2, 3) * 0.3 + causal_mask(q, k), -1) @ v
+
+
+def einsum(q, k, v):
+    return torch.einsum("bhij,bhjd->bhid", torch.einsum("bhid,bhjd->bhij", q, k).div(6).softmax(-1), v)
+
+
+def a_frozen_key(q, k, v):
+    return torch.softmax(q * 0.2 @ k.detach().mT, -1) @ v + k
+
+
+WRITTEN = {
+    plain: {"queries": 78, "keys": 131},
+    rows_of_three_axes: {"queries": 79},
+    causal: {"queries": 80, "keys": 80},
+    causal_where: {"queries": 81, "keys": 81},
+    causal_lowest: {"queries": 82, "keys": 82},
+    grouped: {"heads": 4, "queries": 83, "keys": 83},
+    einsum: {"queries": 84, "value_width": 24},
+    a_frozen_key: {"queries": 85, "keys": 85},
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("function", WRITTEN)
+def test_attention_written_out(function, dtype, kernels):
+    compare(function, operands(dtype, **WRITTEN[function]))
+    assert holds_the_kernels(kernels)
+    if function.__name__.startswith(("causal", "grouped")):
+        assert kernels.ahead("forward") == ["0"] and kernels.ahead("backward") == ["0"]
+
+
+@pytest.mark.parametrize("kind", ["added", "filled", "blind"])
+def test_masks_of_attention_written_out(kind, kernels):
+    draw = torch.Generator().manual_seed(3)
+    queries = {"added": 31, "filled": 32, "blind": 33}[kind]
+    mask = torch.randn(2, 1, queries, 40, generator=draw)
+    if kind == "filled":
+        mask = mask > 1
+    elif kind == "blind":  # the softmax of a query that sees nothing is NaN, and gradients with it
+        mask[0, :, 3] = -torch.inf
+
+    def f(q, k, v):
+        scores, given = q @ k.mT * 0.3, mask.to(q.device)
+        scores = scores.masked_fill(given, -torch.inf) if kind == "filled" else scores + given
+        return torch.softmax(scores, -1) @ v
+
+    compare(f, operands(torch.float32, queries=queries, keys=40, width=8))
+    assert holds_the_kernels(kernels)
+
+
+def test_a_checkpoint_of_attention_written_out(kernels):
+    def f(q, k, v):
+        return torch.utils.checkpoint.checkpoint(causal, q.sin(), k, v, use_reentrant=False)
+
+    compare(f, operands(torch.float32, queries=86, keys=86))
+    assert "attention_grad" in kernels("backward")
+
+
+def read_scores(q, k, v):
+    scores = q @ k.mT
+    return torch.softmax(scores, -1) @ v + scores.mean()
+
+
+def returned_probabilities(q, k, v):
+    p = torch.softmax(q @ k.mT, -1)
+    return torch.cat([p @ v, p], -1)
+
+
+def scaled_mask(q, k, v):  # the factor is that of the mask too
+    mask = torch.linspace(-1, 1, k.size(-2), device=q.device)
+    return torch.softmax((q @ k.mT + mask) * 0.3, -1) @ v
+
+
+def softmax_of_columns(q, k, v):
+    return torch.softmax(q @ k.mT, -2) @ v
+
+
+def finite_fill(q, k, v):  # a query that sees nothing sees all alike
+    hidden = (q[..., :1] > 0) & (k[..., 0] > -1)[:, :, None]
+    return torch.softmax((q @ k.mT).masked_fill(hidden, -1e9), -1) @ v
+
+
+def narrow_scores(q, k, v):
+    return (torch.softmax((q.bfloat16() @ k.bfloat16().mT).float(), -1) @ v).mul(1e-3)
+
+
+def wide_factor(q, k, v):
+    return torch.softmax((q.bfloat16() @ k.bfloat16().mT).float() * 0.3, -1).bfloat16() @ v.bfloat16()
+
+
+NOT_ATTENTION = [
+    read_scores, returned_probabilities, scaled_mask, softmax_of_columns, finite_fill, narrow_scores, wide_factor,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("function", NOT_ATTENTION)
+def test_what_looks_like_attention_stays(function, kernels):
+    keys = 20 + NOT_ATTENTION.index(function)
+    assert without_kernels(function, operands(torch.float32, queries=20, keys=keys), kernels)
+
+
+def test_a_learned_bias_of_scores_stays(kernels):
+    def f(q, k, v, bias):
+        return torch.softmax(q @ k.mT + bias, -1) @ v
+
+    draw = torch.Generator().manual_seed(0)
+    bias = torch.randn(1, 2, 30, 30, generator=draw)
+    assert without_kernels(f, [*operands(torch.float32, queries=30, keys=30), bias], kernels)
+
+
+def test_two_layers(kernels):
+    def f(x, w):
+        for _ in range(2):
+            q, k, v = (x @ w).view(2, 24, 3, 4, 8).permute(2, 0, 3, 1, 4)
+            x = x + causal(q, k, v)
+        return x
+
+    draw = torch.Generator().manual_seed(0)
+    compare(f, [torch.randn(2, 24, 32, generator=draw), 0.1 * torch.randn(32, 96, generator=draw)])
+    assert kernels("forward").count("attention") == 2 and kernels("backward").count("attention_grad") == 2

@@ -15,6 +15,7 @@ from .graphs import DynamicShapes, compile_graph, concrete_size, has_symbols
 from .host_inputs import move_to_device
 from .metrics import count
 from .operators import decompositions
+from .written_attention import replace_attention
 
 # Calls of the device module (seeds, synchronisation, reports) are no part of graphs: Dynamo breaks there.
 for _package in ("torch_neuronx", "trnsim"):
@@ -70,6 +71,11 @@ def _eagerly(settings, eager, error):
     return eager
 
 
+def _partition(joint, inputs, **options):
+    replace_attention(joint)
+    return default_partition(joint, inputs, **options)
+
+
 def neuron(gm, example_inputs, *, mode=None, options=None, **unknown):
     """Compiles a graph of Dynamo. ``mode`` and ``options`` of ``torch.compile`` arrive as keywords."""
     kept_guards.install_when_wanted()
@@ -104,7 +110,7 @@ def _with_autograd(gm, example_inputs, compiler, keep):
         bw_compiler=compile_backward,
         inference_compiler=trace_cache.compiler(compiler("inference"), keep),
         decompositions=decompositions(),
-        partition_fn=default_partition,
+        partition_fn=_partition,
         keep_inference_input_mutations=True,
     )
     return disable(compiled, reason="a compiled graph")
