@@ -6,7 +6,7 @@ import json
 import pytest
 
 HELPER = """
-import functools
+import functools, typing
 def scaled(function):
     @functools.wraps(function)
     def run(x):
@@ -18,10 +18,11 @@ def gate(x):
 def other_gate(x):
     return x.abs()
 TABLE = {"gate": gate}
+FORMS = {typing.Union: 1.0}
 """
 
 SCRIPT = """
-import json, torch, warnings
+import json, torch, typing, warnings
 import torch.nn.functional as F
 import helper
 {before}
@@ -30,7 +31,8 @@ class Model(torch.nn.Module):
         super().__init__()
         self.layer, self.activation = torch.nn.Linear(8, 16), {activation}
     def forward(self, x):
-        return helper.TABLE["gate"](self.activation(self.layer(x))) + helper.gate(x).sum()
+        table = helper.FORMS[typing.Union] + sum(1 for form in helper.FORMS if form is typing.Union)
+        return helper.TABLE["gate"](self.activation(self.layer(x))) + helper.gate(x).sum() * table
 torch.manual_seed(0)
 model = Model().to("neuron")
 x = torch.randn(3, 8).to("neuron")

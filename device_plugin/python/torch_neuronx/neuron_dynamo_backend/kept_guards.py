@@ -15,6 +15,8 @@ import functools
 import hashlib
 import itertools
 import os
+import pickle
+import sys
 import types
 import warnings
 
@@ -75,7 +77,20 @@ def identity(value):
         return ("class", value.__module__, value.__qualname__)
     if isinstance(value, functools._lru_cache_wrapper) and isinstance(value.__wrapped__, types.FunctionType):
         return (kind, *identity(value.__wrapped__))
-    return None
+    return None if isinstance(value, (torch.Tensor, torch.nn.Module)) else _global(value)
+
+
+def _global(value):
+    """Of what pickle writes as the name of a global: the special forms of typing, constants that say so."""
+    try:
+        name = value.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+        module = pickle.whichmodule(value, name) if isinstance(name, str) else None
+    except Exception:
+        return None
+    found = sys.modules.get(module)
+    for part in name.split(".") if module else ():
+        found = getattr(found, part, None)
+    return (type(value).__name__, module, name) if found is value else None
 
 
 def _keep_identities():
@@ -115,6 +130,14 @@ def _keep_identities():
     def dumped(state, builder):
         manager = builder.check_fn_manager
         unknown = [name for name, found in manager.identities.items() if found is None]
+        for name, value in state.output_graph.global_scope.items():
+            if str(id(value)) not in name:
+                continue
+            kept = getattr(manager.output_graph, "package", None)
+            if kept is not None and isinstance(value, types.ModuleType):  # the name stays, the module is imported
+                kept.add_import_source(name, value.__name__)
+            else:
+                unknown.append(name)
         if unknown:
             raise PackageError(f"nothing but its address identifies {unknown[0]}")
         state.identities = manager.identities
