@@ -232,15 +232,6 @@ class ProgramStore {
   size_t bytes_ = 0;
 };
 
-// Physical cores that a program may use: both where the environment asks for logical cores of two.
-int program_cores() {
-  for (const char* name : {"NEURON_RT_VIRTUAL_CORE_SIZE", "NEURON_LOGICAL_NC_CONFIG"}) {
-    const char* size = std::getenv(name);
-    if (size != nullptr && std::string_view(size) == "2") return 2;
-  }
-  return 1;
-}
-
 }  // namespace
 
 std::string graph_content(const compiler::Graph& graph) {
@@ -277,7 +268,7 @@ StoredProgram find_or_compile(const compiler::Graph& graph) {
   StoredProgram result;
   const compiler::Compiler& library = compiler_library();
   std::string identity = target() + '\n' + compiler_version() + '\n' + content;
-  if (program_cores() > 1) identity += "\non two cores";
+  if (physical_cores() > 1) identity += "\non two cores";
   const std::string path = cache_file(identity);
   if (!path.empty()) result.container = read_cache(path, identity);
   const bool compile = result.container == nullptr;
@@ -285,7 +276,7 @@ StoredProgram find_or_compile(const compiler::Graph& graph) {
   if (compile) {
     compiler::CompileOptions options;
     options.target = target();
-    options.cores = program_cores();
+    options.cores = physical_cores();
     if (env_flag("TORCH_NEURONX_PRESERVE_COMPILATION_ARTIFACTS", false)) {
       const char* folder = std::getenv("TORCH_NEURONX_DEBUG_DIR");
       options.dump_dir = folder != nullptr && *folder != 0 ? folder : "/tmp/neuron_backend";

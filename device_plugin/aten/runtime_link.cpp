@@ -83,14 +83,15 @@ std::string lower_case(std::string text) {
   return text;
 }
 
-// The value of a string key in the runtime's JSON. The text is our own and flat where it matters here.
-std::string json_string(const std::string& json, const std::string& key) {
+// The value of a key in the runtime's JSON, which is our own and flat where it matters here: a
+// string or a number as it stands, empty where the key is missing.
+std::string json_value(const std::string& json, const std::string& key) {
   const size_t at = json.find("\"" + key + "\"");
   if (at == std::string::npos) return {};
-  const size_t colon = json.find(':', at);
-  const size_t open = json.find_first_not_of(" \n\t", colon + 1);
-  if (open == std::string::npos || json[open] != '"') return {};
-  return json.substr(open + 1, json.find('"', open + 1) - open - 1);
+  const size_t begin = json.find_first_not_of(" \n\t", json.find(':', at) + 1);
+  if (begin == std::string::npos) return {};
+  if (json[begin] != '"') return json.substr(begin, json.find_first_of(",} \n\t", begin) - begin);
+  return json.substr(begin + 1, json.find('"', begin + 1) - begin - 1);
 }
 
 }  // namespace
@@ -191,14 +192,19 @@ void report_device_problem() {
 
 const std::string& target() {
   static const std::string name = [] {
-    const std::string named = json_string(nrt().trnsim_config_json(), "target");
+    const std::string named = json_value(nrt().trnsim_config_json(), "target");
     return named.empty() ? std::string("trn2") : named;
   }();
   return name;
 }
 
+int physical_cores() {
+  static const int cores = json_value(nrt().trnsim_config_json(), "logical_core_size") == "2" ? 2 : 1;
+  return cores;
+}
+
 bool time_only() {
-  static const bool value = json_string(nrt().trnsim_config_json(), "mode") == "time";
+  static const bool value = json_value(nrt().trnsim_config_json(), "mode") == "time";
   return value;
 }
 

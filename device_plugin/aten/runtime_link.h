@@ -73,6 +73,7 @@ int device_count();
 std::string device_problem();
 void report_device_problem();
 const std::string& target();  // "trn2", "trn3": what programs are compiled for
+int physical_cores();         // of a logical core, on which a program may run: 1 or 2
 bool time_only();             // TRNSIM_MODE=time: values are not computed, device memory must not be touched
 bool launch_blocking();       // NEURON_LAUNCH_BLOCKING
 
