@@ -50,7 +50,11 @@ def measure(in_process: Callable[..., Any]) -> list[Measured]:
     for what, model, ratio, wall in MODELS:
         starts = STARTS if model == "llama" else STARTS[:1]
         with tempfile.TemporaryDirectory() as cache:
-            environment = {"NEURON_LOGICAL_NC_CONFIG": "1", "TORCH_NEURONX_NEFF_CACHE_DIR": cache, "OMP_NUM_THREADS": "1"}
+            environment = {
+                "NEURON_LOGICAL_NC_CONFIG": "1",
+                "TORCH_NEURONX_NEFF_CACHE_DIR": cache,
+                "OMP_NUM_THREADS": "1",
+            }
             runs = [in_process("bench_models.py", model, **environment, **switches) for _, switches, _ in starts]
         first = runs[0]
         if ratio:
