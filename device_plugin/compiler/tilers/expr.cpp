@@ -271,11 +271,11 @@ class Emitter {
     // The sum of an activation over all free dims is a by-product of the activation.
     if (e.reduce == ReduceOp::kSum && row_is_column_ && !values_[e.a] && level_[e.a] == kElement &&
         from == Dtype::kF32 && activation_func(exprs_[e.a].op) && whole_row()) {
-      row_sum_ = one_.temp(Dtype::kF32);
-      summed_node_ = e.a;
+      const Access sum = one_.temp(Dtype::kF32);
+      const Summed outer = std::exchange(summed_, {e.a, sum});  // a sum may depend on another one
       value(e.a);
-      summed_node_ = -1;
-      return tiles_.combine_partitions ? tiles_.combine_partitions(row_sum_, e.reduce, from) : row_sum_;
+      summed_ = outer;
+      return tiles_.combine_partitions ? tiles_.combine_partitions(sum, e.reduce, from) : sum;
     }
     Access x = full_.typed_tile(operand(e.a, full_), class_dtype(from));
     Access partial = reduce_dims(b_, x, tiles_.reduced, e.reduce, from);
@@ -651,7 +651,7 @@ class Emitter {
       x = tile_operand(e.a, o);
     }
     Access d = o.target(dst, Dtype::kF32);
-    b_.activation(d, x, func, scale, bias, n == summed_node_ ? &row_sum_ : nullptr);
+    b_.activation(d, x, func, scale, bias, n == summed_.node ? &summed_.sum : nullptr);
     return d;
   }
 
@@ -784,8 +784,10 @@ class Emitter {
   std::vector<int> users_;
   std::vector<Level> level_;
   std::vector<bool> invariant_;  // made of parameters and constants alone
-  int32_t summed_node_ = -1;     // whose activation also writes row_sum_
-  Access row_sum_;
+  struct Summed {
+    int32_t node = -1;  // whose activation also writes `sum`
+    Access sum;
+  } summed_;
   int32_t into_node_ = -1;
   Access into_;
 };

@@ -114,3 +114,14 @@ def test_an_index_out_of_range_raises():
     with pytest.raises(IndexError):
         compiled(table, torch.tensor([0, 4], device="neuron"))
         torch.neuron.synchronize()
+
+
+def test_sums_of_rows_that_depend_on_sums_of_rows():
+    """Both sums come along with the exponentials of one kernel."""
+
+    def f(x):
+        inner = torch.softmax(x, -1)
+        return torch.softmax(inner, -1), torch.log_softmax(inner, -1), torch.softmax(torch.log_softmax(x, -1), -1)
+
+    check(f, torch.randn(17, 4), programs=1)
+    check(f, torch.randn(3, 33, 16), programs=2)
