@@ -28,8 +28,9 @@ def native(request):
 
 
 @pytest.fixture(autouse=os.environ.get("WORKLOADS_COMPILED") == "1")
-def compiled(monkeypatch):
-    """Models are compiled in place as they are moved to the device; the checks stay what they are."""
+def compiled(monkeypatch, request):
+    """Models are compiled in place as they are moved to the device, with the methods that the file names in ENTRIES
+    beside forward; the checks stay what they are."""
     import torch
     import torch._dynamo
 
@@ -39,6 +40,8 @@ def compiled(monkeypatch):
         moved = move(module, *args, **kwargs)
         if any(p.device.type == "neuron" for p in moved.parameters()):
             moved.compile(backend="neuron")
+            for name in getattr(request.module, "ENTRIES", ()):
+                setattr(moved, name, torch.compile(getattr(moved, name), backend="neuron"))
         return moved
 
     torch._dynamo.reset()

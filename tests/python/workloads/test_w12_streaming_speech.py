@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 from twins import assert_close, assert_same_step, on_device, to_device, train
 
+ENTRIES = ("encode", "frames")
 RATE = 16000
 MELS = 80
 CHUNK = 16  # frames after the convolutions that a streaming step sees together

@@ -6,6 +6,8 @@ from twins import assert_same_step
 
 import trnsim
 
+ENTRIES = ("decode",)
+
 
 def test_decoder():
     torch.manual_seed(0)
