@@ -68,3 +68,36 @@ def test_a_damaged_graph_is_traced_again(run, tmp_path):
     entry.write_bytes(whole[:100])  # PyTorch itself sees this, says so and writes the entry anew
     assert run()[0] == [0, 2, 0]
     assert run()[0] == [2, 2, 0]
+
+
+OPTIMIZER = """
+import json, torch
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.BatchNorm1d(16), torch.nn.Linear(16, 4)).to("neuron")
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+x = torch.randn(6, 8).to("neuron")
+step = torch.compile(optimizer.step, backend="neuron")
+losses = []
+for _ in range(3):
+    loss = model(x).square().mean()
+    loss.backward()
+    step()
+    schedule.step()
+    optimizer.zero_grad()
+    losses.append(loss.item())
+print("RESULT" + json.dumps([losses, torch.neuron.get_dynamo_metrics()]))
+"""
+
+
+@pytest.mark.slow
+def test_optimizer_steps(run_python, tmp_path):
+    """Parameters and states are attributes of these graphs, and rates are numbers that change."""
+    results = []
+    for _ in range(2):
+        out = run_python(OPTIMIZER, TORCH_NEURONX_NEFF_CACHE_DIR=str(tmp_path)).stdout
+        results.append(json.loads(out[out.index("RESULT") + 6 :]))
+    (first, written), (second, found) = results
+    assert first == second
+    assert written["graphs_from_cache"] == 0 and found["graphs_from_cache"] == found["graphs"] > 1
+    assert found["programs_compiled"] == 0

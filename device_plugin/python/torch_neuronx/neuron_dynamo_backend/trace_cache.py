@@ -35,11 +35,10 @@ def _key_of(settings):
     """The part of the key that PyTorch makes for Inductor, without Inductor, whose import takes a second."""
 
     def add(details, gm, example_inputs, fx_config):
-        # Of constants only the shape would count.
-        if any(True for module in gm.modules() for _ in (*module.parameters(False), *module.buffers(False))) or any(
-            node.op == "get_attr" and not isinstance(getattr(gm, node.target, None), torch.fx.GraphModule)
-            for node in gm.graph.nodes
-        ):
+        # AOTAutograd makes inputs of parameters and buffers. Of what else the graph holds only the shape would count.
+        lifted = {name for name, _ in (*gm.named_parameters(), *gm.named_buffers())}
+        held = (node.target for node in gm.graph.nodes if node.op == "get_attr" and node.target not in lifted)
+        if not all(isinstance(getattr(gm, name, None), torch.fx.GraphModule) for name in held):
             raise BypassAOTAutogradCache("the graph has constants")
         details.gm, details.example_inputs = gm, list(example_inputs)
         # Messages name the user's lines.
