@@ -31,6 +31,8 @@ struct TileLoop {
   size_t begin = 0, end = 0;
   int64_t count = 0;
   std::vector<int64_t> strides;
+  // The second half of an iteration takes turns with the first half of the next.
+  bool staggered = false;
   bool unrolled = false;  // cannot be kept as a loop
 };
 
@@ -40,6 +42,8 @@ enum LoopCopy : int32_t { kCopyFirst = 0, kCopySecond, kCopyLooped, kCopyLast, k
 struct ExpandedLoop {
   int64_t count = 0, repeats = 0;
   int slots = 0;
+  size_t length = 0;  // instructions of an iteration
+  bool staggered = false;
   std::vector<int64_t> strides;
   uint32_t source = 0;  // index into TileProgram::loops
 };
@@ -47,9 +51,11 @@ struct ExpandedLoop {
 // Where an instruction of an expanded program comes from.
 struct Origin {
   int32_t loop = -1;  // index into TileProgram::expanded
-  int32_t copy = 0;
+  int32_t copy = 0;   // where it stands: the second half of a staggered iteration may stand in the next copy
   int32_t slot = 0;
-  int64_t iteration = 0;
+  size_t index = 0;       // in its iteration
+  int64_t iteration = 0;  // whose bytes it touches
+  int64_t sequence = 0;   // number of the iteration in the expanded code, which leaves out the repeats
 };
 
 struct TileProgram {

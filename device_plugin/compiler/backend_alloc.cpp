@@ -211,7 +211,7 @@ bool place_loop(const TileProgram& program, const Plan& plan, size_t loop, const
     for (int64_t d = 1; d <= slots && d * layout.bytes <= window; ++d) {
       if (slots % d == 0) buffers = d;
     }
-    if (buffers == 0) return false;
+    if (buffers < (program.expanded[loop].staggered ? 2 : 1)) return false;
     std::map<int32_t, int64_t> place_of;  // by order in the iteration
     for (auto [tile, offset] : layout.places) place_of[program.tiles[tile].order] = offset;
     for (size_t t = 0; t < program.tiles.size(); ++t) {

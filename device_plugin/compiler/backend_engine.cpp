@@ -227,32 +227,27 @@ bool reads_destination(const Instruction& i) {
 void choose_engines(TileProgram& program) {
   Scheduler s(program);
   auto origin = [&](size_t k) { return program.origins.empty() ? Origin{} : program.origins[k]; };
-  // The copies of a loop after the second run as the second does.
+  // The copies of a loop after the second run as the second does. By slot and place in the iteration.
   std::vector<Engine> second;
-  size_t in_copy = 0;
-  int32_t copy = -1;
   for (size_t k = 0; k < program.code.size(); ++k) {
     Instruction& i = program.code[k];
     Origin o = origin(k);
+    Engine* of_second = nullptr;
     if (o.loop >= 0) {
-      in_copy = o.copy == copy ? in_copy + 1 : 0;
-      copy = o.copy;
-      if (copy == kCopySecond && in_copy == 0) second.clear();
-      if (copy > kCopySecond && !i.is_dma()) {
-        int64_t repeats = copy == kCopyLooped ? program.expanded[o.loop].repeats : 1;
-        s.compute(i, &second[in_copy], static_cast<double>(repeats));
+      const ExpandedLoop& loop = program.expanded[o.loop];
+      second.resize(static_cast<size_t>(loop.slots) * loop.length);
+      of_second = &second[static_cast<size_t>(o.slot) * loop.length + o.index];
+      if (o.copy > kCopySecond && !i.is_dma()) {
+        s.compute(i, of_second, o.copy == kCopyLooped ? static_cast<double>(loop.repeats) : 1);
         continue;
       }
-    } else {
-      copy = -1;
     }
-    if (!i.is_dma()) {
-      if (!i.is_control()) s.compute(i);
-      if (copy == kCopySecond) second.push_back(i.engine);
+    if (i.is_dma()) {
+      s.transfer(i);
       continue;
     }
-    if (copy == kCopySecond) second.push_back(i.engine);
-    s.transfer(i);
+    if (!i.is_control()) s.compute(i);
+    if (of_second != nullptr && o.copy == kCopySecond) *of_second = i.engine;
   }
 
   // Loads go out on the Sync stream. A store waits for its data, so it goes out on the least busy other
@@ -266,7 +261,7 @@ void choose_engines(TileProgram& program) {
   constexpr int kLoadQueues = 1, kStoreQueues = 4, kSoftwareQueues = 4;
   int next_load = 0, next_store = 0, next_software = 0;
   int loop_load = 0, loop_store = 0, loop_software = 0;
-  copy = -1;
+  int32_t copy = -1;
   for (size_t k = 0; k < program.code.size(); ++k) {
     Instruction& i = program.code[k];
     Origin o = origin(k);

@@ -6,6 +6,9 @@
 // copies as straight code; build_streams checks that the waits of the third and fourth copy are the same up
 // to the distance of one copy, and then closes the third into a loop.
 //
+// In a staggered loop the second half of an iteration takes turns with the first half of the next, also across the
+// borders of the copies: a copy begins with what the one before it left over.
+//
 // Only copies of neighbours are analysed, so an iteration must not meet a distant one in HBM. That is proven
 // here from the strides; a loop without the proof is unrolled and ordered like any other code.
 #include <algorithm>
@@ -25,6 +28,8 @@ namespace {
 constexpr int64_t kMinRepeats = 2;
 constexpr int kCopiesAround = 3;  // two in front, one behind
 constexpr int kMinSlots = 4, kMaxSlots = 12;
+// Two staggered iterations compute while the operands of the next come in.
+constexpr int64_t kMinStaggered = 3;
 constexpr int64_t kDepth = 6;  // iterations in flight beyond which nothing is gained
 
 struct HbmUse {
@@ -92,9 +97,8 @@ int64_t capacity_of(const TileProgram& program, Space space) {
                                : program.options.sbuf_bytes_per_partition;
 }
 
-// Iterations per copy: as many as buffers fit, up to kDepth, and so that transfers spread evenly over the
-// queues.
-int choose_slots(const TileProgram& program, const TileLoop& loop, const std::vector<Use>& uses) {
+// Iterations that have room side by side, up to kDepth.
+int64_t depth_of(const TileProgram& program, const TileLoop& loop, const std::vector<Use>& uses) {
   std::vector<bool> local(program.tiles.size());
   int64_t live[2] = {0, 0};
   for (size_t t = 0; t < local.size(); ++t) {
@@ -111,7 +115,11 @@ int choose_slots(const TileProgram& program, const TileLoop& loop, const std::ve
     int64_t bytes = choose_layout(program, loop.begin, loop.end, space, local, window).bytes;
     fits[at] = bytes == 0 ? kDepth : window / bytes;
   }
-  int64_t depth = std::min({fits[0], fits[1], kDepth});
+  return std::min({fits[0], fits[1], kDepth});
+}
+
+// Iterations per copy: as many as buffers fit, and so that transfers spread evenly over the queues.
+int choose_slots(const TileProgram& program, const TileLoop& loop, int64_t depth) {
   if (depth < 1) return 0;
   int loads = 0, stores = 0;
   for (size_t k = loop.begin; k < loop.end; ++k) {
@@ -151,15 +159,20 @@ class Expander {
       copy_code(at, loop.begin);
       at = loop.end;
       int slots = 0;
-      if (!loop.unrolled && !registers && loop.count >= kMinSlots * (kCopiesAround + kMinRepeats)) {
-        slots = choose_slots(rolled_, loop, uses_);
-        loop.unrolled = slots == 0 || loop.count / slots < kCopiesAround + kMinRepeats ||
-                        !registers_suffice(loop, slots) || !iterations_independent(rolled_, loop);
+      const int64_t depth = depth_of(rolled_, loop, uses_);
+      const bool independent = iterations_independent(rolled_, loop);
+      loop.staggered = loop.staggered && independent && depth >= kMinStaggered && carries_nothing(loop);
+      if (!loop.unrolled && !registers && independent &&
+          loop.count >= kMinSlots * (kCopiesAround + kMinRepeats)) {
+        slots = choose_slots(rolled_, loop, depth);
+        loop.unrolled =
+            slots == 0 || loop.count / slots < kCopiesAround + kMinRepeats || !registers_suffice(loop, slots);
       } else {
         loop.unrolled = true;
       }
       if (loop.unrolled) {
         for (int64_t i = 0; i < loop.count; ++i) add_iteration(loop, Origin{}, i, nullptr);
+        put_left();
       } else {
         expand(loop, slots, static_cast<uint32_t>(l));
       }
@@ -172,6 +185,50 @@ class Expander {
   void push(Instruction i, const Origin& origin) {
     out_.code.push_back(std::move(i));
     out_.origins.push_back(origin);
+  }
+
+  struct Placed {
+    Instruction instruction;
+    Origin origin;
+  };
+
+  // One iteration, or its first half beside what is left of the iteration before. Of each in turn: one instruction of an
+  // engine, with the transfers in front of it.
+  void put(std::vector<Placed> iteration, bool staggered) {
+    size_t now = iteration.size();
+    if (staggered) {
+      const auto computes = [](const Placed& p) { return !p.instruction.is_dma(); };
+      auto half = std::count_if(iteration.begin(), iteration.end(), computes) / 2;
+      for (now = 0; half > 0; ++now) half -= computes(iteration[now]);
+    }
+    const auto turn = [&](std::vector<Placed>& code, size_t& at, size_t end) {
+      for (bool more = true; more && at < end; ++at) {
+        more = code[at].instruction.is_dma();
+        push(std::move(code[at].instruction), code[at].origin);
+      }
+    };
+    for (size_t k = 0, l = 0; k < now || l < left_.size();) {
+      turn(left_, l, left_.size());
+      turn(iteration, k, now);
+    }
+    left_.assign(std::make_move_iterator(iteration.begin() + static_cast<std::ptrdiff_t>(now)),
+                 std::make_move_iterator(iteration.end()));
+  }
+
+  void put_left() { put({}, false); }
+
+  // Nothing stays for a later instruction but in tiles of the iteration: the weights in the array would.
+  bool carries_nothing(const TileLoop& loop) const {
+    for (size_t k = loop.begin; k < loop.end; ++k) {
+      if (rolled_.code[k].opcode == isa::Opcode::kLoadStationary) return false;
+      Operand operands[6];
+      int n = list_operands(rolled_.code[k], operands);
+      for (int j = 0; j < n; ++j) {
+        const Access& a = *operands[j].access;
+        if (a.space != Space::kHbm && operands[j].write && !local(loop, a.tensor)) return false;
+      }
+    }
+    return true;
   }
 
   void copy_code(size_t begin, size_t end) {
@@ -192,6 +249,8 @@ class Expander {
   void add_iteration(const TileLoop& loop, Origin origin, int64_t iteration, std::vector<uint32_t>* twins) {
     origin.iteration = iteration;
     std::vector<std::pair<uint32_t, uint32_t>> fresh;
+    std::vector<Placed> code;
+    code.reserve(loop.end - loop.begin);
     size_t met = 0;
     auto name = [&](uint32_t tile) {
       for (auto [from, to] : fresh) {
@@ -234,7 +293,24 @@ class Expander {
         a.offset += loop.strides[a.address_register] * iteration;
         if (origin.loop < 0) a.address_register = isa::kNoRegister;
       }
-      push(std::move(i), origin);
+      origin.index = k - loop.begin;
+      code.push_back({std::move(i), origin});
+    }
+    put(std::move(code), loop.staggered);
+  }
+
+  // What the copy before left over stands in this copy. `missing`: iterations that the code leaves out between the two.
+  void enter_copy(const TileLoop& loop, int32_t copy, int64_t missing) {
+    for (Placed& p : left_) {
+      p.origin.copy = copy;
+      p.origin.iteration += missing;
+      Operand operands[6];
+      int n = list_operands(p.instruction, operands);
+      for (int j = 0; j < n; ++j) {
+        Access& a = *operands[j].access;
+        if (a.space == Space::kHbm && a.address_register != isa::kNoRegister)
+          a.offset += loop.strides[a.address_register] * missing;
+      }
     }
   }
 
@@ -242,6 +318,8 @@ class Expander {
     ExpandedLoop e;
     e.count = loop.count;
     e.slots = slots;
+    e.length = loop.end - loop.begin;
+    e.staggered = loop.staggered;
     e.strides = loop.strides;
     e.source = source;
     int64_t copies = loop.count / slots;
@@ -253,17 +331,21 @@ class Expander {
     const int64_t first_of[] = {0, 1, 2, copies - 1, copies};
     for (int32_t c = 0; c < kNumCopies; ++c) {
       int64_t n = c == kCopyRest ? loop.count % slots : slots;
+      enter_copy(loop, c, c == kCopyLast ? (e.repeats - 1) * slots : 0);
       for (int64_t s = 0; s < n; ++s) {
         origin.copy = c;
         origin.slot = static_cast<int32_t>(s);
+        origin.sequence = c * slots + s;
         add_iteration(loop, origin, first_of[c] * slots + s, &twins[s]);
       }
     }
+    put_left();
   }
 
   TileProgram& rolled_;
   TileProgram& out_;
   std::vector<Use> uses_;
+  std::vector<Placed> left_;  // second half of the newest iteration of a staggered loop
 };
 
 }  // namespace

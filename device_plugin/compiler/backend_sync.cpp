@@ -309,18 +309,15 @@ class Analysis {
       return r;
     }
     r.loop = o.loop;
-    r.iteration = o.iteration;
+    r.iteration = o.sequence;
     r.exact = static_cast<uint32_t>(exact_.size());
-    exact_.push_back(region_of(a));
-    if (a.address_register == isa::kNoRegister) {
-      r.region = exact_.back();
-      return r;
-    }
     const ExpandedLoop& loop = program_.expanded[o.loop];
-    int64_t stride = loop.strides[a.address_register];
+    const int64_t stride = a.address_register == isa::kNoRegister ? 0 : loop.strides[a.address_register];
     Access first = a;
     first.offset -= stride * o.iteration;
-    r.region = region_of(first, stride, loop.count);
+    exact_.push_back(
+        region_of(first));  // in the first iteration, as records of one iteration only are compared
+    r.region = stride == 0 ? exact_.back() : region_of(first, stride, loop.count);
     return r;
   }
 
@@ -370,6 +367,10 @@ class Analysis {
       }
       if (own.loop >= 0 && old.iteration == own.iteration &&
           !same_region(exact_[old.exact], exact_[own.exact]))
+        continue;
+      // The iteration before may not be over.
+      if (own.loop >= 0 && program_.expanded[own.loop].staggered &&
+          std::abs(own.iteration - old.iteration) == 1)
         continue;
       old = own;
       return;
@@ -650,7 +651,9 @@ isa::Program run_back_half(TileProgram&& program) {
       if (result) return std::move(*result);
     }
     // This loop runs unrolled; without loops nothing fails.
-    program.loops[expanded.expanded[failed].source].unrolled = true;
+    // A staggered loop that finds no room tries again in order.
+    TileLoop& loop = program.loops[expanded.expanded[failed].source];
+    (loop.staggered ? loop.staggered : loop.unrolled) = !loop.staggered;
     program.program = std::move(expanded.program);
   }
 }

@@ -475,7 +475,7 @@ void TileBuilder::transpose(const Access& dst, const Access& src) {
 // ---- program
 // -----------------------------------------------------------------------------------------------------
 
-void TileBuilder::loop(int64_t count, const std::function<void()>& body) {
+void TileBuilder::loop(int64_t count, const std::function<void()>& body, bool staggered) {
   Impl& m = *impl_;
   if (m.in_loop) throw_internal("a loop inside the body of a loop");
   if (count < 1) return;
@@ -484,6 +484,7 @@ void TileBuilder::loop(int64_t count, const std::function<void()>& body) {
   TileLoop loop;
   loop.begin = m.tiles.code.size();
   loop.count = count;
+  loop.staggered = staggered;
   m.tiles.loops.push_back(loop);
   body();
   // The body may have added instructions ahead of itself.
@@ -521,19 +522,6 @@ void TileBuilder::before_loop(const std::function<void()>& emit) {
   m.ahead_of_loop = m.in_loop;
   emit();
   m.ahead_of_loop = outer;
-}
-
-size_t TileBuilder::position() const { return impl_->tiles.code.size(); }
-
-void TileBuilder::interleave(size_t begin, size_t middle, size_t end) {
-  std::vector<Instruction>& code = impl_->tiles.code;
-  std::vector<Instruction> merged;
-  merged.reserve(end - begin);
-  for (size_t a = begin, b = middle; a < middle || b < end;) {
-    if (a < middle) merged.push_back(std::move(code[a++]));
-    if (b < end) merged.push_back(std::move(code[b++]));
-  }
-  std::move(merged.begin(), merged.end(), code.begin() + static_cast<std::ptrdiff_t>(begin));
 }
 
 bool TileBuilder::in_loop() const { return impl_->in_loop; }

@@ -105,7 +105,9 @@ class TileBuilder {
   // iteration as advance() says; tiles that only the body touches are fresh in every iteration (double
   // buffering), other tiles carry their contents on. Iterations meet in HBM as in the unrolled program: what
   // is not proven independent stays in order. Not nested.
-  void loop(int64_t count, const std::function<void()>& body);
+  // `staggered`: the second half of an iteration takes turns with the first half of the next, so that engines that wait for
+  // each other in a long chain have work. Of independent iterations that carry nothing on.
+  void loop(int64_t count, const std::function<void()>& body, bool staggered = false);
   Access advance(const Access& hbm, int64_t bytes_per_iteration);
   // Inside a body: what `emit` emits runs once, ahead of the loop. Elsewhere: here.
   void before_loop(const std::function<void()>& emit);
@@ -115,9 +117,6 @@ class TileBuilder {
   void note(const std::string& key, const std::string& value);
   // The instructions that follow, up to the next location, check indices: what to say of one that is not legal.
   void check_indices(const isa::IndexCheck& check);
-  // Instructions emitted so far; those of [begin, middle) and [middle, end), which do not depend on each other, take turns.
-  size_t position() const;
-  void interleave(size_t begin, size_t middle, size_t end);
   void add_work(uint64_t flops, uint64_t hbm_bytes);
 
   void forward_stores();     // loads of what a tile was stored to take the tile; before remove_unread

@@ -22,7 +22,9 @@ namespace {
 constexpr int64_t kRunElements[] = {128, 64, 32, 16};
 constexpr int64_t kTargetFree =
     2048;  // elements per partition of one tile, for overlap of DMA and computation
-constexpr int64_t kBudgetBytes = 88 * 1024;   // live tiles of one iteration; two iterations overlap
+constexpr int64_t kBudgetBytes = 88 * 1024;  // live tiles of one iteration; two iterations overlap
+constexpr int64_t kStaggeredBytes =
+    48 * 1024;                                // of a long chain: two iterations compute, two are on their way
 constexpr int64_t kSingleBytes = 180 * 1024;  // a row that fits this is processed in one piece
 
 int64_t magnitude(int64_t v) { return v < 0 ? -v : v; }
@@ -45,7 +47,8 @@ class MapTiler {
     order_axes(box);
     box.merge();
     bytes_per_element_ = std::max<int64_t>(1, tiles_.bytes_per_element());
-    limit_ = std::clamp<int64_t>(kBudgetBytes / bytes_per_element_, 1, 32768);
+    const int64_t budget = tiles_.is_long_chain() ? kStaggeredBytes : kBudgetBytes;
+    limit_ = std::clamp<int64_t>(budget / bytes_per_element_, 1, 32768);
     single_limit_ = std::clamp<int64_t>(kSingleBytes / bytes_per_element_, 1, 65536);
     max_partition_axes_ = tiles_.has_iota() ? 1 : 2;
     tile_.add_work(static_cast<uint64_t>(rows * row_length) * tiles_.operations(), tiles_.traffic_bytes());

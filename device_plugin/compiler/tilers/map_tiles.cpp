@@ -85,6 +85,11 @@ bool MapTiles::only_float_sums() const {
   return true;
 }
 
+bool MapTiles::is_long_chain() const {
+  constexpr uint64_t kMinOperations = 8;
+  return operations_ >= kMinOperations && !has_reduced_axes() && !has_iota();
+}
+
 uint64_t MapTiles::traffic_bytes() const {
   uint64_t bytes = 0;
   for (const View& v : views_) {
@@ -426,7 +431,8 @@ bool MapTiles::emit_loop(const Box& first, int64_t count, const std::vector<int6
   };
   forget();
   loop_steps_ = &steps;
-  tile_.loop(count, [&] { emit(first, options); });
+  tile_.loop(
+      count, [&] { emit(first, options); }, is_long_chain());
   loop_steps_ = nullptr;
   forget();
   return true;
@@ -513,40 +519,8 @@ void MapTiles::emit_roots(Frame& f, const EmitOptions& options, const std::vecto
       return combine_values(share, op, expr_class, t.partitions);
     };
   }
-  if (!done && !roots.empty() && emit_halves(t, roots, into)) return;
   std::vector<Access> values = emit_expr(tile_, kernel_.exprs, roots, t, into);
   if (done) done(values);
-}
-
-// Long expressions go from engine to engine and back. In a loop they are written for two halves of the tile, instruction
-// by instruction, so that one half is computed while the other one is at another engine.
-bool MapTiles::emit_halves(const ExprTiles& t, const std::vector<int32_t>& roots,
-                           const std::vector<Access>& into) {
-  constexpr uint64_t kMinOperations = 8;
-  constexpr int64_t kMinElements = 1024;
-  if (!tile_.in_loop() || has_reduced_axes() || has_iota() || operations_ < kMinOperations) return false;
-  const int dim = static_cast<int>(std::max_element(t.dims.begin(), t.dims.end()) - t.dims.begin());
-  const int64_t length = t.dims[static_cast<size_t>(dim)], half = length / 2;
-  int64_t elements = 1;
-  for (int64_t d : t.dims) elements *= d;
-  if (half == 0 || elements < kMinElements) return false;
-  size_t begin[3];
-  for (int h = 0; h < 2; ++h) {
-    const int64_t at = h == 0 ? 0 : half, count = h == 0 ? half : length - half;
-    auto part = [&](const std::vector<Access>& whole) {
-      std::vector<Access> parts;
-      for (const Access& a : whole) parts.push_back(a.present() ? slice(a, dim, at, count) : a);
-      return parts;
-    };
-    ExprTiles own = t;
-    own.dims[static_cast<size_t>(dim)] = count;
-    own.inputs = part(t.inputs);
-    begin[h] = tile_.position();
-    emit_expr(tile_, kernel_.exprs, roots, own, part(into));
-  }
-  begin[2] = tile_.position();
-  tile_.interleave(begin[0], begin[1], begin[2]);
-  return true;
 }
 
 }  // namespace trnsim::compiler

@@ -34,6 +34,8 @@ class MapTiles {
   bool has_iota() const { return !iotas_.empty(); }
   bool has_reduced_axes() const { return num_reduced_axes_ > 0; }
   bool has_full_outputs() const;
+  // Goes from engine to engine and back, with work for all of them only where iterations overlap.
+  bool is_long_chain() const;
   bool only_float_sums() const;
   uint64_t operations() const { return operations_; }
   uint64_t traffic_bytes() const;
@@ -61,8 +63,6 @@ class MapTiles {
   void emit_roots(Frame& frame, const EmitOptions& options, const std::vector<int32_t>& roots,
                   const std::vector<Access>& into,
                   const std::function<void(const std::vector<Access>&)>& done, bool partial);
-  bool emit_halves(const ExprTiles& tiles, const std::vector<int32_t>& roots,
-                   const std::vector<Access>& into);
   Access load(const Box& box, int view, const std::vector<int>& dims);
   Access iota_tile(const Frame& frame, int view);
   Access combine_values(const Access& partial, ReduceOp op, Dtype expr_class, int partitions);

@@ -31,9 +31,12 @@ Access moved(const Access& a, int64_t bytes) {
 
 // Emits `body` as a loop or unrolled; body(place) where place(access, stride) is the access of the iteration.
 using Place = std::function<Access(const Access&, int64_t)>;
-void repeat(TileBuilder& b, bool rolled, int64_t count, const std::function<void(const Place&)>& body) {
+void repeat(TileBuilder& b, bool rolled, int64_t count, const std::function<void(const Place&)>& body,
+            bool staggered = false) {
   if (rolled) {
-    b.loop(count, [&] { body([&](const Access& a, int64_t stride) { return b.advance(a, stride); }); });
+    b.loop(
+        count, [&] { body([&](const Access& a, int64_t stride) { return b.advance(a, stride); }); },
+        staggered);
     return;
   }
   for (int64_t i = 0; i < count; ++i) body([&](const Access& a, int64_t s) { return moved(a, s * i); });
@@ -60,7 +63,7 @@ void check_same(const Case& c, unsigned orders) {
 }
 
 // y = tanh(x0 * x1) and z = x0 + y over [partitions, columns] tiles of a long row.
-Case pointwise(int64_t count, int64_t columns, bool in_place) {
+Case pointwise(int64_t count, int64_t columns, bool in_place, bool staggered = false) {
   Case c;
   Random random(1);
   int64_t n = 64 * columns * count;
@@ -78,7 +81,7 @@ Case pointwise(int64_t count, int64_t columns, bool in_place) {
       v.strides[0] = columns * count;
       return hbm_view_exact(context, v);
     };
-    repeat(b, rolled, count, [&](const Place& place) {
+    const auto body = [&](const Place& place) {
       Access s0 = b.sbuf(64, {columns}, Dtype::kF32), s1 = b.sbuf(64, {columns}, Dtype::kF32);
       b.load(s0, place(part(x0), 4 * columns));
       b.load(s1, place(part(x1), 4 * columns));
@@ -88,7 +91,8 @@ Case pointwise(int64_t count, int64_t columns, bool in_place) {
       b.store(place(part(y), 4 * columns), p);
       b.tensor_tensor(q, s0, p, AluOp::kAdd);
       b.store(place(part(z), 4 * columns), q);
-    });
+    };
+    repeat(b, rolled, count, body, staggered);
     (rolled ? c.rolled : c.unrolled) = b.finish();
   }
   return c;
@@ -107,6 +111,19 @@ TEST_CASE("a loop gives the values of the unrolled program in any order of the s
   }
 }
 
+TEST_CASE("a staggered loop gives the values of the unrolled program in any order of the streams") {
+  for (bool in_place : {false, true}) {
+    for (int64_t count :
+         {9, 60, 61, 75, 100}) {  // the first stays unrolled; with and without iterations left over
+      INFO("count " << count << " in place " << in_place);
+      const Case c = pointwise(count, 32, in_place, true);
+      CHECK((num_loops(c.rolled) > 0) == (count > 9));
+      CHECK(num_instructions(c.rolled) <= num_instructions(pointwise(count, 32, in_place).rolled) + 8);
+      check_same(c, 4);
+    }
+  }
+}
+
 TEST_CASE("the size of a looped program does not depend on the count") {
   Case c = pointwise(200, 8, false), d = pointwise(1000, 8, false);
   CHECK(num_loops(c.rolled) > 0);
@@ -120,7 +137,8 @@ TEST_CASE("large tiles rotate over fewer buffers") {
   Case c = pointwise(40, 6000, false);  // two iterations fit
   CHECK(num_loops(c.rolled) > 0);
   check_same(c, 2);
-  Case d = pointwise(30, 13000, true);  // one fits
+  check_same(pointwise(40, 6000, false, true), 2);  // no room to stagger
+  Case d = pointwise(30, 13000, true);              // one fits
   check_same(d, 1);
 }
 
@@ -129,7 +147,8 @@ TEST_CASE("short loops stay unrolled") { CHECK(num_loops(pointwise(9, 32, false)
 TEST_CASE("iterations that meet in HBM stay in order") {
   // Every iteration reads what the one before wrote: shifted by one, and always the same place.
   for (int64_t read_back : {0, 1, 7}) {
-    for (bool moves : {true, false}) {
+    for (int way = 0; way < 4; ++way) {
+      const bool moves = way % 2 == 0, staggered = way >= 2;
       Case c;
       Random random(2);
       constexpr int64_t kCount = 70, kColumns = 16;
@@ -142,15 +161,16 @@ TEST_CASE("iterations that meet in HBM stay in order") {
         Access from = hbm_view_exact(context, v);
         Access to = moved(from, 4 * 64 * kColumns * read_back);
         int64_t stride = moves ? 4 * 64 * kColumns : 0;
-        repeat(b, rolled, kCount, [&](const Place& place) {
+        const auto body = [&](const Place& place) {
           Access t = b.sbuf(64, {kColumns}, Dtype::kF32);
           b.load(t, place(from, stride));
           b.activation(t, t, ActFunc::kSin, TileBuilder::imm(0.7f));
           b.store(place(to, stride), t);
-        });
+        };
+        repeat(b, rolled, kCount, body, staggered);
         (rolled ? c.rolled : c.unrolled) = b.finish();
       }
-      INFO("read back " << read_back << " moves " << moves);
+      INFO("read back " << read_back << " moves " << moves << " staggered " << staggered);
       CHECK((num_loops(c.rolled) > 0) == (moves && read_back == 0));
       check_same(c, 3);
     }
@@ -159,6 +179,7 @@ TEST_CASE("iterations that meet in HBM stay in order") {
 
 TEST_CASE("tiles from outside carry values through a loop; code around it is ordered") {
   constexpr int64_t kCount = 90, kColumns = 24;
+  const bool staggered = GENERATE(false, true);
   Case c;
   Random random(3);
   int x = c.setup.add_buffer(Dtype::kF32, kCount * 32 * kColumns);
@@ -180,7 +201,7 @@ TEST_CASE("tiles from outside carry values through a loop; code around it is ord
     b.memset(total, 0);
     // x -> y, with a weight that is loaded once, a parameter and a running sum.
     Access weight;
-    repeat(b, rolled, kCount, [&](const Place& place) {
+    const auto sums = [&](const Place& place) {
       if (!weight.present()) {
         weight = b.sbuf(32, {kColumns}, Dtype::kF32);
         b.before_loop([&] { b.load(weight, tile_of(w)); });
@@ -193,18 +214,20 @@ TEST_CASE("tiles from outside carry values through a loop; code around it is ord
       b.matmul(p, weight, t, false);
       b.tensor_scalar(slice_partitions(t, 0, 24), p, AluOp::kMultiply, TileBuilder::imm(0.1f));
       b.store(place(tile_of(y), stride), t);
-    });
+    };
+    repeat(b, rolled, kCount, sums, staggered);
     // Reads all of y, backwards.
     Access last = moved(tile_of(y), (kCount - 1) * stride);
     Access out = moved(tile_of(z), (kCount - 1) * stride);
-    repeat(b, rolled, kCount, [&](const Place& place) {
+    const auto backwards = [&](const Place& place) {
       Access t = b.sbuf(32, {kColumns}, Dtype::kF32), u = b.sbuf(32, {kColumns}, Dtype::kF32);
       b.load(t, place(last, -stride));
       b.tensor_tensor(u, t, total, AluOp::kMultiply);
       b.activation(u, u, ActFunc::kTanh);
       b.activation(u, u, ActFunc::kGelu);
       b.store(place(out, -stride), u);
-    });
+    };
+    repeat(b, rolled, kCount, backwards, staggered);
     Access t = b.sbuf(32, {kColumns}, Dtype::kF32);
     b.load(t, moved(tile_of(z), 17 * stride));
     b.tensor_tensor(total, total, t, AluOp::kAdd);
@@ -323,7 +346,7 @@ TEST_CASE("random loop bodies give the values of the unrolled program") {
         Random body_random(seed * 2 + static_cast<unsigned>(round));
         int steps = 3 + pick(10);
         int64_t wide = 16 << pick(10);  // big tiles leave room for few buffers
-        repeat(b, rolled, count, [&](const Place& place) {
+        const auto body = [&](const Place& place) {
           Random r = body_random;
           auto choose = [&](int n) { return std::uniform_int_distribution<int>(0, n - 1)(r); };
           std::vector<Access> live;
@@ -371,7 +394,8 @@ TEST_CASE("random loop bodies give the values of the unrolled program") {
             if (is_new) live.push_back(d);
           }
           b.store(place(tile_of(y), stride), live.back());
-        });
+        };
+        repeat(b, rolled, count, body, (seed + static_cast<unsigned>(round)) % 2 != 0);
       }
       for (int i = 0; i < 3; ++i) b.store(moved(tile_of(y), (count + i) * stride), outer[i]);
       (rolled ? c.rolled : c.unrolled) = b.finish();
