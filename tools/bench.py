@@ -388,8 +388,26 @@ def fidelity_page(result: dict) -> str:
             lines.append(f"| {r['id']} | {r['what']} | {measured} | {predicted} | {r['open']} |")
     lines += ["", "Not replayed:", ""]
     lines += [f"* {r['id']}: {r['reason']}" for r in result["not_reproduced"]]
+    lines += wrong_pairs(result)
     lines += audit_table(result)
     return "\n".join(lines) + "\n"
+
+
+def wrong_pairs(result: dict) -> list[str]:
+    """Which variants of a kernel come out in the wrong order, and by how much."""
+    lines = [
+        "",
+        "## Wrong order",
+        "",
+        "Times of the second by those of the first; [timing.md](timing.md) has the causes.",
+        "",
+        "| kernel | faster on the chip | slower on the chip | measured | predicted |",
+        "|---|---|---|---|---|",
+    ]
+    return lines + [
+        f"| {p['group']} | {p['fast']} | {p['slow']} | {p['measured_ratio']:.3f} | {p['predicted_ratio']:.3f} |"
+        for p in result["wrong_pairs"]
+    ]
 
 
 def refitted_table(result: dict) -> list[str]:

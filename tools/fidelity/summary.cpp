@@ -76,7 +76,11 @@ Ranks ranks_of(const std::vector<Outcome>& rows, double tolerance) {
       if (!counts(x) || !counts(y) || x.group.empty() || x.group != y.group) continue;
       if (std::fabs(x.measured - y.measured) <= tolerance * std::min(x.measured, y.measured)) continue;
       ++r.pairs;
-      if ((x.measured < y.measured) == (x.predicted < y.predicted)) ++r.right;
+      if ((x.measured < y.measured) == (x.predicted < y.predicted)) {
+        ++r.right;
+      } else {
+        r.wrong.emplace_back(x.measured < y.measured ? &x : &y, x.measured < y.measured ? &y : &x);
+      }
     }
   }
   return r;
@@ -161,6 +165,15 @@ boost::json::object to_json(const std::vector<Outcome>& all, const std::vector<L
                    {"tolerance", kRankTolerance},  {"stated_spread", kStatedSpread},
                    {"beyond_pairs", beyond.pairs}, {"beyond_right", beyond.right},
                    {"all_pairs", strict.pairs},    {"all_right", strict.right}};
+  boost::json::array wrong;
+  for (const auto& [fast, slow] : clear.wrong) {
+    wrong.push_back({{"group", fast->group},
+                     {"fast", fast->what},
+                     {"slow", slow->what},
+                     {"measured_ratio", slow->measured / fast->measured},
+                     {"predicted_ratio", slow->predicted / fast->predicted}});
+  }
+  root["wrong_pairs"] = std::move(wrong);
   root["failed"] = failed;
   root["not_reproduced"] = collection.not_reproduced();
   boost::json::array audit;

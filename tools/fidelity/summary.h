@@ -21,6 +21,7 @@ bool counts(const Outcome& o);  // replayed, and its schedule is not open
 // `tolerance` of each other have no order.
 struct Ranks {
   int pairs = 0, right = 0;
+  std::vector<std::pair<const Outcome*, const Outcome*>> wrong;  // the faster one first
 };
 Ranks ranks_of(const std::vector<Outcome>& rows, double tolerance);
 

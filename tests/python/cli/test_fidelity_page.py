@@ -34,6 +34,7 @@ def test_the_page_has_the_layout_of_its_generator():
         "parameters": [],
         "not_reproduced": [],
         "audit": [],
+        "wrong_pairs": [],
         "ranks": {
             "right": 0,
             "pairs": 0,
@@ -48,7 +49,7 @@ def test_the_page_has_the_layout_of_its_generator():
     }
 
     def layout(page):
-        return [line for line in page.splitlines() if re.match(r"#|\| (row|family|what) \|", line)]
+        return [line for line in page.splitlines() if re.match(r"#|\| (row|family|what|kernel) \|", line)]
 
     assert layout(PAGE) == layout(bench.fidelity_page(empty))
 

@@ -263,14 +263,15 @@ std::vector<uint32_t> Kernel::order() const {
     for (const Stream& s : streams) {
       cost::Ps start = INT64_MAX;
       uint32_t choice = 0;
-      const bool fixed = in_order_[static_cast<size_t>(&s - streams.data())];
+      const auto engine = static_cast<size_t>(&s - streams.data());
+      const bool fixed = in_order_[engine];
       const size_t end = std::min(s.nodes.size(), s.head + (fixed ? 1 : kReach));
       for (size_t at = s.head; at < end; ++at) {
         const uint32_t n = s.nodes[at];
         if (taken[n] || missing[n] != 0) continue;
         const cost::Ps begin = std::max(s.free, earliest[n]);
         // The gap in front of `choice` against the time that it then waits.
-        if (start == INT64_MAX || start - begin > begin + nodes_[n].issue - start) {
+        if (start == INT64_MAX || start - begin > (busy_[engine] ? 0 : begin + nodes_[n].issue - start)) {
           start = begin;
           choice = n;
         }

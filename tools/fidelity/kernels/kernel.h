@@ -45,6 +45,7 @@ class Kernel {
 
   // ---- buffers; more than the memory holds is an error of the description ----
   Ring sbuf(int copies, int64_t elements, isa::Dtype dtype = isa::Dtype::kF32, int partitions = 128);
+  int64_t sbuf_left() const { return sbuf_limit_ - sbuf_used_; }  // bytes per partition
   // Each copy starts on a bank of its own.
   Ring psum(int copies, int64_t elements, isa::Dtype dtype = isa::Dtype::kF32, int partitions = 128);
   Tile one(int64_t elements, isa::Dtype dtype = isa::Dtype::kF32, int partitions = 128);
@@ -60,6 +61,8 @@ class Kernel {
   bool both_load = false;  // Sync and Scalar trigger loads in turn
   // An engine whose instructions the description gives in their order keeps to it.
   void keep_order(isa::Engine engine) { in_order_[static_cast<size_t>(engine)] = true; }
+  // One whose published share of busy time leaves no gaps takes whatever is ready first.
+  void keep_busy(isa::Engine engine) { busy_[static_cast<size_t>(engine)] = true; }
   // Rows of `run` contiguous elements in HBM (0 = a whole row of the tile).
   void load(const Tile& dst, int queue, int64_t run = 0);
   void load_from(const Tile& dst, const Tile& hbm, int queue);
@@ -127,7 +130,7 @@ class Kernel {
   int64_t sbuf_limit_ = 0, sbuf_used_ = 0;
   int psum_used_ = 0;
   bool turn_ = false;
-  std::array<bool, isa::kNumEngines> in_order_{};
+  std::array<bool, isa::kNumEngines> in_order_{}, busy_{};
   // All plain loads read from the start of one tensor; every plain store has a place of its own in another.
   static constexpr uint32_t kInput = 0, kOutput = 1;
   uint64_t input_bytes_ = 0, output_bytes_ = 0;

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "tools/fidelity/kernels/kernels.h"
+#include "tools/fidelity/kernels/split.h"
 
 namespace trnsim::fidelity {
 
@@ -195,6 +196,11 @@ isa::Program gqa(const Params& p, const config::Config& c) {
        keys_low = k.sbuf(split ? 2 : 0, length, Dtype::kBF16);
   Ring q_high = k.sbuf(split ? 4 : 0, kTile, Dtype::kBF16),
        q_low = k.sbuf(split ? 4 : 0, kTile, Dtype::kBF16);
+  std::optional<Splitter> split_keys, split_query;
+  if (split) {
+    split_keys.emplace(&k, kColumns);
+    split_query.emplace(&k, kTile);
+  }
   Ring query = k.sbuf(static_cast<int>(2 * sub), kTile), row = k.sbuf(1, length), column = k.sbuf(32, 1);
   Ring kept = k.sbuf(static_cast<int>(tiles), kTile), out = k.sbuf(3, kTile);
   const Tile zero = k.one(1);
@@ -218,8 +224,10 @@ isa::Program gqa(const Params& p, const config::Config& c) {
       if (split) {
         kh = keys_high.next();
         kl = keys_low.next();
-        k.copy(Engine::kScalar, kh, kt);
-        k.tensor_tensor(kl, kt, kh, Engine::kVector, AluOp::kSubtract);
+        for (int64_t j = 0; j < blocks; ++j) {
+          const auto part = [&](const Tile& t) { return t.columns(j * kColumns, kColumns); };
+          (*split_keys)(part(kt), {part(kh), part(kl)});
+        }
       }
     }
     for (int64_t i = 0; i < tiles; i += sub) {
@@ -234,8 +242,7 @@ isa::Program gqa(const Params& p, const config::Config& c) {
         if (split) {
           qh = q_high.next();
           ql = q_low.next();
-          k.copy(Engine::kScalar, qh, q);
-          k.tensor_tensor(ql, q, qh, Engine::kVector, AluOp::kSubtract);
+          (*split_query)(q, {qh, ql});
         }
         for (int64_t j = 0; j < blocks; ++j) {
           const Tile acc = scores.next();
@@ -246,19 +253,14 @@ isa::Program gqa(const Params& p, const config::Config& c) {
           } else {
             k.matmul(acc, q, kt.columns(j * kColumns, kColumns), false);
           }
-          const Tile part = y.columns(j * kColumns, kColumns);
-          if (no_max) {
-            k.activation(ActFunc::kExp, part, acc, zero);
-          } else {
-            k.copy(Engine::kScalar, part, acc);
-          }
+          k.copy(Engine::kScalar, y.columns(j * kColumns, kColumns), acc);
         }
+        if (!fold) k.tensor_scalar(y, y);
         if (!no_max) {
-          if (!fold) k.tensor_scalar(y, y);
           k.reduce(top, y, AluOp::kMax);
           k.tensor_scalar(top, top);
-          k.activation(ActFunc::kExp, y, y, top);
         }
+        k.activation(ActFunc::kExp, y, y, no_max ? zero : top);
         k.reduce(sum, y, AluOp::kAdd);
         k.reciprocal(sum, sum);
         if (!deferred) k.tensor_scalar(y, y, sum);

@@ -1,9 +1,11 @@
 // Tiled matrix multiplications and what is fused to them.
 #include <algorithm>
+#include <deque>
 #include <optional>
 #include <stdexcept>
 
 #include "tools/fidelity/kernels/kernels.h"
+#include "tools/fidelity/kernels/split.h"
 
 namespace trnsim::fidelity {
 
@@ -29,18 +31,6 @@ class Drain {
   Kernel* k_;
   bool scalar_ = true;
 };
-
-// An operand of the array: one tile, or its 16-bit high and low parts.
-struct Operand {
-  Tile high;
-  std::optional<Tile> low;
-};
-
-// high = 16-bit cast on Scalar, low = 16-bit rest on Vector.
-void split(Kernel* k, const Tile& src, const Operand& dst) {
-  k->copy(Engine::kScalar, dst.high, src);
-  if (dst.low) k->tensor_tensor(*dst.low, src, dst.high, Engine::kVector, AluOp::kSubtract);
-}
 
 Operand columns(const Operand& o, int64_t first, int64_t n) {
   Operand out{o.high.columns(first, n), {}};
@@ -76,7 +66,7 @@ struct OperandRing {
 
 // Rows [128, depth] to `depth/128` stationary tiles side by side in `dst`.
 void transpose_row(Kernel* k, Drain* drain, Ring* psum, const Tile& row, const Operand& dst, int64_t depth,
-                   int64_t products, Ring* whole) {
+                   int64_t products, Ring* whole, Splitter* split) {
   for (int64_t t = 0; t < depth / kTile; ++t) {
     const Tile turned = psum->next().columns(0, kTile);
     k->transpose(turned, row.columns(t * kTile, kTile));
@@ -84,7 +74,7 @@ void transpose_row(Kernel* k, Drain* drain, Ring* psum, const Tile& row, const O
     if (products > 1) {
       const Tile f = whole->next();
       (*drain)(f, turned);
-      split(k, f, out);
+      (*split)(f, out);
     } else {
       (*drain)(out.high, turned);
     }
@@ -117,6 +107,8 @@ isa::Program matmul(const Params& p, const config::Config& c) {
   Ring raw = k.sbuf(ahead, kColumns * block_n, in);
   std::optional<OperandRing> parts;
   if (cast) parts.emplace(&k, 4, kColumns * block_n, main, products);
+  std::optional<Splitter> split;
+  if (cast) split.emplace(&k, kColumns * block_n);
   Ring out = k.sbuf(4, kColumns);
   // Stationary tiles of a block of rows.
   std::optional<Ring> row, given_tiles, whole;
@@ -146,7 +138,8 @@ isa::Program matmul(const Params& p, const config::Config& c) {
       const Tile x = row->next();
       k.load(x, 0);
       left.push_back(stationary->next());
-      transpose_row(&k, &drain, &psum, x, left.back(), depth, products, products > 1 ? &*whole : nullptr);
+      transpose_row(&k, &drain, &psum, x, left.back(), depth, products, products > 1 ? &*whole : nullptr,
+                    split ? &*split : nullptr);
       if (rank > 0) {
         const Tile small = psum.next().columns(0, rank);
         for (int64_t t = 0; t < tiles; ++t)
@@ -173,7 +166,7 @@ isa::Program matmul(const Params& p, const config::Config& c) {
         Operand right{r, {}};
         if (cast) {
           right = parts->next();
-          split(&k, r, right);
+          (*split)(r, right);
         }
         for (int64_t b = 0; b < block_m; ++b) {
           const Operand w = given ? Operand{lhs.columns(b * kTile, kTile), {}}
@@ -282,12 +275,14 @@ isa::Program rmsnorm_matmul(const Params& p, const config::Config& c) {
   OperandRing weights(&k, static_cast<int>(tiles), n, main, products);
   std::vector<Operand> w;
   Ring staged = k.sbuf(products > 1 ? 2 : 0, n);
+  std::optional<Splitter> split;
+  if (products > 1) split.emplace(&k, n);
   for (int64_t t = 0; t < tiles; ++t) {
     w.push_back(weights.next());
     if (products > 1) {
       const Tile s = staged.next();
       k.load(s, 1);
-      split(&k, s, w.back());
+      (*split)(s, w.back());
     } else {
       k.load(w.back().high, 1);
     }
@@ -313,7 +308,7 @@ isa::Program rmsnorm_matmul(const Params& p, const config::Config& c) {
     if (by_load) {
       for (int64_t t = 0; t < tiles; ++t) k.load_transposed(left.high.columns(t * kTile, kTile), 3);
     } else {
-      transpose_row(&k, &drain, &psum, x, left, depth, products, &whole);
+      transpose_row(&k, &drain, &psum, x, left, depth, products, &whole, split ? &*split : nullptr);
     }
     const int64_t blocks = n / kColumns;
     const std::vector<Tile> sums = psum.take(blocks);
@@ -351,23 +346,29 @@ isa::Program swiglu(const Params& p, const config::Config& c) {
   Kernel k("swiglu", c);
   Drain drain(&k);
   const auto main = [](int64_t products) { return products > 1 ? Dtype::kBF16 : Dtype::kF32; };
-  Ring psum = k.psum(6, kColumns), turned_psum = k.psum(2, kTile), raw = k.sbuf(6, kColumns),
-       whole = k.sbuf(2, kTile);
+  Ring psum = k.psum(6, kColumns), turned_psum = k.psum(2, kTile), raw_up = k.sbuf(6, kColumns),
+       raw_down = k.sbuf(6, kColumns), whole = k.sbuf(2, kTile);
   Ring row = k.sbuf(block_m > 2 ? 1 : 2, depth), activated = k.sbuf(static_cast<int>(2 * block_m), kColumns),
        out = k.sbuf(3, kColumns);
   const int copies = static_cast<int>(block_m > 2 ? block_m : 2 * block_m);
   OperandRing left(&k, copies, depth, main(up_products), up_products);
   Ring hidden = k.sbuf(2, kColumns);
   OperandRing hidden_turned(&k, static_cast<int>(block_m), n, main(down_products), down_products);
-  OperandRing up_parts(&k, up_products > 1 ? 3 : 0, kColumns, Dtype::kBF16, up_products);
-  OperandRing down_parts(&k, down_products > 1 ? 3 : 0, kColumns, Dtype::kBF16, down_products);
+  Splitter split(&k, kTile), split_up(&k, kColumns), split_down(&k, kColumns);
+  // The parts of the weights are made ahead of their products, as far as the SBUF has room: of one product 48 tiles.
+  const int64_t split_products = (up_products > 1) + (down_products > 1);
+  const auto parts = static_cast<int>(
+      std::min<int64_t>(n / kColumns * depth / kTile,
+                        split_products == 0 ? 0 : k.sbuf_left() / (2 * 2 * kColumns * split_products)));
+  OperandRing up_parts(&k, up_products > 1 ? parts : 0, kColumns, Dtype::kBF16, up_products);
+  OperandRing down_parts(&k, down_products > 1 ? parts : 0, kColumns, Dtype::kBF16, down_products);
   int turn = 0;
-  const auto weight = [&](int64_t products, OperandRing* parts) {
-    const Tile r = raw.next();
+  const auto weight = [&](Ring* raw, int64_t products, OperandRing* parts, Splitter* split) {
+    const Tile r = raw->next();
     k.load(r, 1 + turn++ % 2);
     if (products == 1) return Operand{r, {}};
     Operand o = parts->next();
-    split(&k, r, o);
+    (*split)(r, o);
     return o;
   };
   for (int64_t mb = 0; mb < m / kTile; mb += block_m) {
@@ -377,13 +378,13 @@ isa::Program swiglu(const Params& p, const config::Config& c) {
       k.load(r, 0);
       x.push_back(left.next());
       h.push_back(hidden_turned.next());
-      transpose_row(&k, &drain, &turned_psum, r, x.back(), depth, up_products, &whole);
+      transpose_row(&k, &drain, &turned_psum, r, x.back(), depth, up_products, &whole, &split);
     }
     for (int64_t j = 0; j < n / kColumns; ++j) {
       const auto product = [&] {
         const std::vector<Tile> sums = psum.take(block_m);
         for (int64_t t = 0; t < depth / kTile; ++t) {
-          const Operand w = weight(up_products, &up_parts);
+          const Operand w = weight(&raw_up, up_products, &up_parts, &split_up);
           for (int64_t b = 0; b < block_m; ++b)
             multiply(&k, sums[static_cast<size_t>(b)], columns(x[static_cast<size_t>(b)], t * kTile, kTile),
                      w, t > 0, up_products);
@@ -406,7 +407,7 @@ isa::Program swiglu(const Params& p, const config::Config& c) {
           if (down_products > 1) {
             const Tile f = whole.next();
             drain(f, turned);
-            split(&k, f, dst);
+            split(f, dst);
           } else {
             drain(dst.high, turned);
           }
@@ -416,7 +417,7 @@ isa::Program swiglu(const Params& p, const config::Config& c) {
     for (int64_t j = 0; j < depth / kColumns; ++j) {
       const std::vector<Tile> sums = psum.take(block_m);
       for (int64_t t = 0; t < n / kTile; ++t) {
-        const Operand w = weight(down_products, &down_parts);
+        const Operand w = weight(&raw_down, down_products, &down_parts, &split_down);
         for (int64_t b = 0; b < block_m; ++b)
           multiply(&k, sums[static_cast<size_t>(b)], columns(h[static_cast<size_t>(b)], t * kTile, kTile), w,
                    t > 0, down_products);
@@ -432,7 +433,9 @@ isa::Program swiglu(const Params& p, const config::Config& c) {
 }
 
 // gelu(X W + b), tiles 128 x 128 x 512 with both operands loaded inside the k loop. part: gemm and gelu are the two
-// kernels of the baseline; fused does both, with the table function or a series of Vector operations.
+// kernels of the baseline; fused does both, with the table function or a series of Vector operations. The streams keep
+// the order of the program, with the loads as far ahead as their buffers allow: Scalar triggers every other one, so those
+// of the next tile stand behind an activation that waits for Vector.
 isa::Program mlp(const Params& p, const config::Config& c) {
   const int64_t m = p.number("m"), depth = p.number("k"), n = p.number("n");
   const Dtype dtype = p.dtype("dtype");
@@ -440,10 +443,14 @@ isa::Program mlp(const Params& p, const config::Config& c) {
   const bool series = p.is("gelu", "series");
   Kernel k("mlp", c);
   p.dma_mode(&k);
-  Ring lhs = k.sbuf(4, kTile, dtype), rhs = k.sbuf(4, kColumns, dtype), bias = k.sbuf(2, kColumns);
-  Ring sum = k.sbuf(3, kColumns), out = k.sbuf(3, kColumns), t1 = k.sbuf(2, kColumns),
-       t2 = k.sbuf(2, kColumns);
-  Ring psum = k.psum(4, kColumns);
+  k.keep_order(Engine::kScalar);
+  k.keep_order(Engine::kSync);
+  const int64_t buffers = 4, outputs = m / kTile * (n / kColumns), steps = depth / kTile;
+  Ring lhs = k.sbuf(static_cast<int>(buffers), kTile, dtype),
+       rhs = k.sbuf(static_cast<int>(buffers), kColumns, dtype);
+  Ring bias = k.sbuf(2, kColumns), sum = k.sbuf(static_cast<int>(buffers), kColumns),
+       out = k.sbuf(3, kColumns);
+  Ring t1 = k.sbuf(2, kColumns), t2 = k.sbuf(2, kColumns), psum = k.psum(4, kColumns);
   const auto gelu = [&](const Tile& y, const Tile& x) {
     if (!series) {
       k.activation(ActFunc::kGelu, y, x);
@@ -459,29 +466,56 @@ isa::Program mlp(const Params& p, const config::Config& c) {
     for (int i = 0; i < 4; ++i) k.tensor_scalar(a, a);
     k.tensor_tensor(y, x, b);
   };
-  for (int64_t i = 0; i < m / kTile; ++i) {
-    for (int64_t j = 0; j < n / kColumns; ++j) {
-      const Tile s = sum.next();
+  struct Loaded {
+    Tile left, right, bias;
+  };
+  std::deque<Loaded> loaded;
+  int64_t next = 0;
+  // What step `at` needs, after the loads of the steps behind it.
+  const auto take = [&](int64_t at) {
+    const int64_t all = part == "gelu" ? outputs : outputs * steps;
+    for (; next < std::min(all, at + buffers); ++next) {
+      Loaded l;
       if (part == "gelu") {
-        k.load(s, 0);
+        l.left = sum.next();
+        k.load(l.left, 0);
       } else {
-        const Tile acc = psum.next(), b = bias.next();
-        k.load(b, 2);
-        for (int64_t t = 0; t < depth / kTile; ++t) {
-          const Tile l = lhs.next(), r = rhs.next();
-          k.load(l, 0);
-          k.load(r, 1);
-          k.matmul(acc, l, r, t > 0);
+        if (next % steps == 0) {
+          l.bias = bias.next();
+          k.load(l.bias, 2);
         }
-        k.tensor_tensor(s, b, acc, Engine::kVector, AluOp::kAdd);
+        l.left = lhs.next();
+        l.right = rhs.next();
+        k.load(l.left, 0);
+        k.load(l.right, 1);
       }
-      if (part == "gemm") {
-        k.store(s, 3);
-      } else {
-        const Tile y = out.next();
-        gelu(y, s);
-        k.store(y, 3);
+      loaded.push_back(l);
+    }
+    const Loaded front = loaded.front();
+    loaded.pop_front();
+    return front;
+  };
+  for (int64_t o = 0; o < outputs; ++o) {
+    Tile s;
+    if (part == "gelu") {
+      s = take(o).left;
+    } else {
+      const Tile acc = psum.next();
+      Tile row;
+      for (int64_t t = 0; t < steps; ++t) {
+        const Loaded l = take(o * steps + t);
+        if (t == 0) row = l.bias;
+        k.matmul(acc, l.left, l.right, t > 0);
       }
+      s = sum.next();
+      k.tensor_tensor(s, row, acc, Engine::kVector, AluOp::kAdd);
+    }
+    if (part == "gemm") {
+      k.store(s, 3);
+    } else {
+      const Tile y = out.next();
+      gelu(y, s);
+      k.store(y, 3);
     }
   }
   return k.finish();

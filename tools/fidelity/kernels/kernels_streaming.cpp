@@ -121,6 +121,7 @@ isa::Program mamba_scan(const Params& p, const config::Config& c) {
   const int64_t width = p.number("width");
   const bool sequence_outer = p.text("order", "sequence outer") == "sequence outer";
   Kernel k("mamba_scan", c);
+  k.keep_busy(Engine::kVector);
   const int64_t blocks = length / width, tiles = channels / 128;
   const Tile ones = k.one(128, Dtype::kF32, 1);
   const Tile a_rows = k.one(states);
