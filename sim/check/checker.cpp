@@ -162,7 +162,7 @@ Checker::Checker(const isa::Program& program, Options options)
     sbuf_.emplace_back(options_.sbuf_bytes, true, finds, &was_read_);
     psum_.emplace_back(options_.psum_bytes, options_.accumulates_anything, finds, &was_read_);
   }
-  order_.begin(program);
+  order_.begin(program, options_.counts_by_engine);
   deferred_ = order_.any_shared_wait();
   for (size_t e = 0; e < program.streams.size(); ++e) {
     was_read_[e].assign(program.streams[e].size(), 0);
@@ -280,7 +280,7 @@ void Checker::process(size_t stream, uint32_t index, const chip::RegisterView& r
     const isa::SemWait& wait = i.sync.waits[w];
     const SemaphoreId semaphore = semaphore_id(stream, wait.semaphore);
     if (order_.counted(semaphore)) {
-      order_.wait(stream, semaphore, threshold_of(wait, registers));
+      tell(order_.wait(stream, index, semaphore, threshold_of(wait, registers)));
     } else if (shared_ != nullptr) {
       const auto& list = shared_->of(event, w);
       order_.wait(stream, semaphore, list.data(), list.size());
@@ -317,7 +317,7 @@ void Checker::meet(const Instruction& i, const Epoch& self) {
 void Checker::update(const Instruction& i, const Epoch& self) {
   if (i.sync.update == isa::SemOp::kNone) return;
   const SemaphoreId semaphore = semaphore_id(self.stream, i.sync.update_semaphore);
-  order_.update(self, semaphore, i.sync.update, i.sync.update_value);
+  tell(order_.update(self, semaphore, i.sync.update, i.sync.update_value));
   const int64_t value = order_.value(semaphore);
   if ((value > INT32_MAX || value < INT32_MIN) && is_new(Kind::kSemaphoreOverflow, self, self)) {
     add(Kind::kSemaphoreOverflow, ErrorClass::kIllegalOnHardware,
@@ -424,6 +424,30 @@ void Checker::check_ring(const Instruction& i, const Epoch& self) {
           "more "
           "queues",
       self);
+}
+
+// Transfers of one semaphore side by side, and a wait for the earlier one.
+void Checker::tell(const Order::StandIn& early) {
+  if (!early.present) return;
+  const auto epoch = [](uint8_t stream, uint32_t index) {
+    Epoch e;
+    e.stream = stream;
+    e.index = index;
+    return e;
+  };
+  const Epoch waiter = epoch(early.waiter_stream, early.waiter),
+              transfer = epoch(early.stream, early.transfer), next = epoch(early.stream, early.next);
+  if (!is_new(Kind::kStandIn, waiter, next)) return;
+  add(Kind::kStandIn, ErrorClass::kUserError,
+      "early count: the wait of " + label(waiter) + " for " + label(transfer) +
+          " may pass before its end, because " + label(next) +
+          " counts on the same semaphore and may be in flight: every DMA engine counts for itself, and one "
+          "that " +
+          "is done with the second stands in for one that still works on the first (checks are pedantic). "
+          "Wait " +
+          "for both, trigger " + short_label(next) +
+          " after the end of the first, or give it a semaphore of its own",
+      waiter, next);
 }
 
 void Checker::tell_never_read() {

@@ -35,6 +35,7 @@ struct Options {
   int64_t sbuf_bytes = 0, psum_bytes = 0;    // per partition
   bool accumulates_anything = false;         // PSUM accumulation on data that no matmul wrote is defined
   bool one_bank = true;                      // a matmul result lies in one PSUM bank
+  bool counts_by_engine = false;             // every DMA engine counts a transfer for itself
   int64_t ring_transfers = 0;                // that a queue of prebuilt descriptors holds
   uint64_t instruction_budget = UINT64_MAX;  // of one engine
   std::vector<TensorPlace> tensors;          // which tensors share memory
@@ -43,6 +44,7 @@ Options options_of(const config::Config& config);
 
 enum class Kind : uint8_t {
   kRace,
+  kStandIn,
   kUnwritten,
   kLiveOverlap,
   kNeverRead,
@@ -144,6 +146,7 @@ class Checker : public chip::Observer, private Finds {
   bool in_bounds(const Access& a, int64_t move);
   void check_ring(const isa::Instruction& i, const Epoch& self);
   void tell_never_read();
+  void tell(const Order::StandIn& early);
 
   void race(const Access& a, const Epoch& other, Use other_use, Meant meant, const Place& place) override;
   void unwritten(const Access& a, const Place& place) override;

@@ -10,8 +10,9 @@ namespace {
 constexpr size_t kKeptUpdates = size_t{1} << 16;
 }  // namespace
 
-void Order::begin(const isa::Program& program) {
+void Order::begin(const isa::Program& program, bool counts_by_engine) {
   *this = Order();
+  counts_by_engine_ = counts_by_engine;
   streams_ = static_cast<uint8_t>(isa::stream_number(program.cores, isa::Engine::kTensor));
   agents_ = streams_;
   for (auto& row : dma_agent_) row.fill(kNoAgent);
@@ -48,20 +49,29 @@ void Order::join(size_t stream, const uint32_t* other) {
   for (size_t a = 0; a < lanes_; ++a) own[a] = std::max(own[a], other[a]);
 }
 
-void Order::wait(size_t stream, SemaphoreId semaphore, int64_t threshold) {
-  const Counter& c = counters_[semaphore];
-  if (threshold <= 0 || c.entries.empty()) return;
+Order::StandIn Order::wait(size_t stream, uint32_t index, SemaphoreId semaphore, int64_t threshold) {
+  Counter& c = counters_[semaphore];
+  if (threshold <= 0 || c.entries.empty()) return {};
   const auto found = std::lower_bound(c.entries.begin(), c.entries.end(), threshold,
                                       [](const Entry& e, int64_t v) { return e.total < v; });
-  if (found == c.entries.end()) return;
-  if (found == c.entries.begin() && c.dropped_entries > 0) return;
+  if (found == c.entries.end()) return {};
+  if (found == c.entries.begin() && c.dropped_entries > 0) return {};
   Clock& own = clocks_[stream];
   // Whoever knows the update knows what lies behind it.
-  if (own[c.agent] >= found->self) return;
+  if (own[c.agent] >= found->self) return {};
   join(stream, c.snapshots.data() + (found->snapshot - c.dropped_snapshots) * lanes_);
   own[c.agent] = std::max(own[c.agent], found->self);
   own[c.issuer] = std::max(own[c.issuer], found->issuer);
   ++version_[stream];
+  if (!counts_by_engine_ || is_engine(c.agent) || found->waiter != Entry::kNobody) return {};
+  found->waiter = index;
+  found->waiter_stream = static_cast<uint8_t>(stream);
+  return stand_in(c, *found);
+}
+
+Order::StandIn Order::stand_in(const Counter& c, const Entry& e) {
+  if (e.waiter == Entry::kNobody || e.next == Entry::kNobody) return {};
+  return {true, e.waiter_stream, c.issuer, e.waiter, e.index, e.next};
 }
 
 void Order::wait(size_t stream, SemaphoreId semaphore, const Guarantee* list, size_t n) {
@@ -108,7 +118,7 @@ void Order::meet(const Epoch& a, const Epoch& b) {
   }
 }
 
-void Order::update(const Epoch& self, SemaphoreId semaphore, isa::SemOp op, int32_t value) {
+Order::StandIn Order::update(const Epoch& self, SemaphoreId semaphore, isa::SemOp op, int32_t value) {
   Counter& c = counters_[semaphore];
   const bool dma = !is_engine(self.agent);
   const Clock& after = dma ? completed_[self.agent] : clocks_[self.stream];
@@ -119,7 +129,13 @@ void Order::update(const Epoch& self, SemaphoreId semaphore, isa::SemOp op, int3
   }
   if (c.kind == Kind::kShared) {
     if (any_shared_wait_) c.by_agent[self.agent].push_back(after);
-    return;
+    return {};
+  }
+  StandIn early;
+  if (counts_by_engine_ && dma && !c.entries.empty() &&
+      clocks_[self.stream][self.agent] < c.entries.back().self) {
+    c.entries.back().next = self.index;
+    early = stand_in(c, c.entries.back());
   }
   const uint64_t version = version_[self.agent];
   if (c.snapshots.empty() || c.version != version) {
@@ -130,9 +146,11 @@ void Order::update(const Epoch& self, SemaphoreId semaphore, isa::SemOp op, int3
   entry.total = c.value;
   entry.self = self.clock;
   entry.issuer = after[self.stream];
+  entry.index = self.index;
   entry.snapshot = c.dropped_snapshots + static_cast<uint32_t>(c.snapshots.size() / lanes_) - 1;
   c.entries.push_back(entry);
   if (c.entries.size() >= 2 * kKeptUpdates) forget_old(c);
+  return early;
 }
 
 void Order::forget_old(Counter& c) const {

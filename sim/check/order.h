@@ -4,6 +4,10 @@
 // engine that triggers it. A queue completes its transfers in order, but moves their bytes side by side. An engine
 // starts an instruction after the ones before it; a trigger does not wait for its transfer.
 //
+// Each of the 16 DMA engines serves a queue in order, and each adds its own share to the semaphore of a transfer. While a
+// later transfer of one semaphore is in flight, engines that are done with it may stand in for engines that still work
+// on the earlier one; `counts_by_engine` tells of waits for the earlier one (pedantic checks).
+//
 // A wait for S >= v orders what must have happened for S to get there. Where one agent counts S upwards, that
 // is its first updates up to v. Semaphores that several agents update, or that are set or lowered, are
 // decided by SharedSemaphores once the whole run is known.
@@ -47,7 +51,7 @@ struct Guarantee {
 
 class Order {
  public:
-  void begin(const isa::Program& program);
+  void begin(const isa::Program& program, bool counts_by_engine);
 
   int agents() const { return agents_; }
   bool is_engine(uint8_t agent) const { return agent < streams_; }
@@ -58,7 +62,14 @@ class Order {
   bool counted(SemaphoreId semaphore) const { return counters_[semaphore].kind == Kind::kCounted; }
   bool any_shared_wait() const { return any_shared_wait_; }
 
-  void wait(size_t stream, SemaphoreId semaphore, int64_t threshold);                // counted ones
+  // Of a wait that may pass too early: the transfer it is for, and the next one, which may stand in for it.
+  struct StandIn {
+    bool present = false;
+    uint8_t waiter_stream = 0, stream = 0;
+    uint32_t waiter = 0, transfer = 0, next = 0;  // indices in their streams
+  };
+  // Counted ones; `index` is the waiting instruction.
+  StandIn wait(size_t stream, uint32_t index, SemaphoreId semaphore, int64_t threshold);
   void wait(size_t stream, SemaphoreId semaphore, const Guarantee* list, size_t n);  // shared ones
   // The next instruction of the stream starts.
   Epoch start(size_t stream, uint32_t index, uint8_t agent);
@@ -66,7 +77,7 @@ class Order {
   // updated anything, and its agent has started nothing since.
   void meet(const Epoch& a, const Epoch& b);
   // It will update the semaphore when it is over; after start().
-  void update(const Epoch& self, SemaphoreId semaphore, isa::SemOp op, int32_t value);
+  StandIn update(const Epoch& self, SemaphoreId semaphore, isa::SemOp op, int32_t value);
 
   const Clock& clock(size_t stream) const { return clocks_[stream]; }
   bool known(const Epoch& e, size_t stream) const { return clocks_[stream][e.agent] >= e.clock; }
@@ -92,6 +103,11 @@ class Order {
     uint32_t self = 0;      // clock of the agent
     uint32_t issuer = 0;    // clock of the engine that issued it
     uint32_t snapshot = 0;  // number of the clock that holds what else is known
+    uint32_t index = 0;     // of the instruction in its stream
+    // Of a transfer, with counts by engine: an instruction waits for it; the next transfer may be in flight with it.
+    static constexpr uint32_t kNobody = UINT32_MAX;
+    uint32_t waiter = kNobody, next = kNobody;
+    uint8_t waiter_stream = 0;
   };
   struct Counter {
     Kind kind = Kind::kUnused;
@@ -110,6 +126,7 @@ class Order {
 
   void join(size_t stream, const uint32_t* other);
   void forget_old(Counter& c) const;
+  static StandIn stand_in(const Counter& c, const Entry& e);
 
   int agents_ = 0;
   uint8_t streams_ = 0;
@@ -122,7 +139,7 @@ class Order {
   std::array<uint64_t, kMaxAgents> version_{};
   std::array<uint64_t, kMaxAgents> seen_version_{};
   std::array<Counter, kAllSemaphores> counters_;
-  bool any_shared_wait_ = false;
+  bool any_shared_wait_ = false, counts_by_engine_ = false;
 };
 
 }  // namespace trnsim::check

@@ -72,7 +72,7 @@ class CheckedRun : public chip::WatchedRun {
     for (const Finding& f : report.findings) v.depends_on_indices = v.depends_on_indices || f.about_indices;
     const auto fault = std::find_if(report.findings.begin(), report.findings.end(),
                                     [](const Finding& f) { return !is_advice(f.kind); });
-    if (level_ == Level::kStrict && complete && fault != report.findings.end()) {
+    if (level_ >= Level::kStrict && complete && fault != report.findings.end()) {
       v.status = status_of(*fault);
       v.message = fault->message;
       const size_t more = report.findings.size() - 1;
@@ -90,7 +90,9 @@ class CheckedRun : public chip::WatchedRun {
 
 class CheckWatcher : public chip::Watcher {
  public:
-  CheckWatcher(Level level, const config::Config& config) : level_(level), options_(options_of(config)) {}
+  CheckWatcher(Level level, const config::Config& config) : level_(level), options_(options_of(config)) {
+    options_.counts_by_engine = level == Level::kPedantic;
+  }
 
   uint64_t arrangement(const std::vector<chip::TensorInfo>& tensors,
                        const std::vector<chip::Binding>& bindings) const override {
@@ -116,7 +118,7 @@ class CheckWatcher : public chip::Watcher {
 
  private:
   const Level level_;
-  const Options options_;
+  Options options_;
 };
 
 }  // namespace

@@ -13,6 +13,8 @@ enum class Level : uint8_t {
   kOff,
   kWarn,    // finds are warnings
   kStrict,  // the first find is the error of the launch
+  // Strict, and nothing is taken for granted that the documents leave open: every DMA engine counts for itself.
+  kPedantic,
 };
 
 // nullptr for Level::kOff.

@@ -219,7 +219,8 @@ const std::vector<EnvironmentVariable>& environment_variables() {
       {"TRNSIM_CONFIG", "", "configuration: a built-in name or a file"},
       {"TRNSIM_SET", "", "overrides: a.b=1,c.d=2"},
       {"TRNSIM_MODE", "both|data|time", "what a run computes"},
-      {"TRNSIM_CHECK", "strict|warn|off", "checks of the programs that run: errors, warnings, or none"},
+      {"TRNSIM_CHECK", "pedantic|strict|warn|off",
+       "checks of the programs that run: errors, warnings, or none"},
       {"TRNSIM_JSON", "", "file for the report"},
       {"TRNSIM_REPORT", "", "file for the report as a page"},
       {"TRNSIM_TRACE", "", "file for the trace"},
@@ -285,10 +286,11 @@ bool read_settings(const Request& request, Settings* out, std::string* error) {
 
   std::string check = request.check.value_or(env("TRNSIM_CHECK"));
   if (check.empty()) check = "off";
-  check_values("check", check, "strict|warn|off", error);
-  s.check = check == "strict" ? check::Level::kStrict
-            : check == "warn" ? check::Level::kWarn
-                              : check::Level::kOff;
+  check_values("check", check, "pedantic|strict|warn|off", error);
+  s.check = check == "pedantic" ? check::Level::kPedantic
+            : check == "strict" ? check::Level::kStrict
+            : check == "warn"   ? check::Level::kWarn
+                                : check::Level::kOff;
 
   const auto& c = s.config;
   s.machine.devices = static_cast<int>(c.instance.chips);

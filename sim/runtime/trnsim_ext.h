@@ -12,7 +12,7 @@ extern "C" {
 
 /* Before nrt_init. NULL keeps what an earlier call or the environment (TRNSIM_CONFIG, TRNSIM_SET,
  * TRNSIM_MODE, TRNSIM_CHECK) says; an empty text goes back to the environment. config: a name (trn2, trn3) or a
- * file; overrides: "a.b=1,c.d=2"; mode: "both", "data", "time"; check: "strict", "warn", "off". Returns
+ * file; overrides: "a.b=1,c.d=2"; mode: "both", "data", "time"; check: "pedantic", "strict", "warn", "off". Returns
  * NRT_INVALID with the reason in trnsim_last_error(). */
 int trnsim_configure(const char* config, const char* overrides, const char* mode, const char* check);
 

@@ -152,9 +152,9 @@ int run_verb(const Arguments& arguments) {
   po::options_description options("options");
   options.add_options()("file", po::value<std::string>()->required(), "program (.trnp or .trnasm)")(
       "config", po::value<std::string>(), "configuration: name or file")(
-      "set", po::value<Texts>()->composing(), "key=value, repeatable")(
-      "mode", po::value<std::string>(), "both, data or time")("check", po::value<std::string>(),
-                                                              "strict, warn or off: checks of the program")(
+      "set", po::value<Texts>()->composing(), "key=value, repeatable")("mode", po::value<std::string>(),
+                                                                       "both, data or time")(
+      "check", po::value<std::string>(), "pedantic, strict, warn or off: checks of the program")(
       "json", po::value<std::string>(), "file for the report; - is the standard output, alone")(
       "input", po::value<Texts>()->composing(), "name=file.npy, repeatable")(
       "output", po::value<Texts>()->composing(), "name=file.npy, repeatable")(

@@ -3,7 +3,7 @@
 import json
 
 _MODES = ("both", "data", "time")
-_CHECKS = ("strict", "warn", "off")
+_CHECKS = ("pedantic", "strict", "warn", "off")
 
 
 def _native():

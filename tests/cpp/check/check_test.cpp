@@ -92,9 +92,10 @@ config::Config trn2() {
   return *c;
 }
 
-Outcome run(const isa::Program& program) {
+Outcome run(const isa::Program& program, bool pedantic = false) {
   const config::Config config = trn2();
   check::Options options = check::options_of(config);
+  options.counts_by_engine = pedantic;
   options.instruction_budget = 10000;
   check::Checker checker(program, options);
   Outcome o;
@@ -230,6 +231,72 @@ stream vector
   CHECK(launch("64", 3) == "");
   CHECK_THAT(launch("64", 40000), ContainsSubstring("entry 0 of an index list is 40000"));
   CHECK_THAT(launch("-64", 2), ContainsSubstring("entry 0 of an index list is 2"));
+}
+
+TEST_CASE("Pedantic checks tell of waits for one of several transfers that count together") {
+  const auto sentences = [](std::string text, const std::vector<std::pair<std::string, std::string>>& edits) {
+    for (const auto& [from, to] : edits) {
+      const size_t at = text.find(from);
+      INFO(from);
+      REQUIRE(at != std::string::npos);
+      text.replace(at, from.size(), to);
+    }
+    const isa::Program program = planted::assemble("p", text);
+    CHECK(run(program).report.findings.empty());
+    std::vector<std::string> out;
+    for (const check::Finding& f : run(program, true).report.findings) {
+      CHECK(f.kind == check::Kind::kStandIn);
+      out.push_back(f.message);
+    }
+    return out;
+  };
+  // One transfer at a time, also in loops.
+  CHECK(sentences(planted::text_of("chain"), {}).empty());
+  CHECK(sentences(planted::text_of("loop"), {}).empty());
+  // Two loads and two stores in flight.
+  const auto tiles = sentences(planted::text_of("tiles"), {});
+  REQUIRE(tiles.size() >= 2);
+  for (const char* part :
+       {"user error: early count: the wait of Vector instruction 0 (tensor_scalar, p.py:",
+        ") for Sync instruction 0 (dma_copy, p.py:",
+        "may pass before its end, because Sync instruction 1 (dma_copy, p.py:",
+        "stands in for one that still works on the first", "Wait for both, trigger Sync instruction 1 after"})
+    CHECK_THAT(tiles.front(), ContainsSubstring(part));
+  // Semaphores of their own for the second load and the second store of every pair.
+  const std::vector<std::pair<std::string, std::string>> own = {
+      {"dst=$A1 src0=hbm(\"x\").fp32@32768{8192:1} | then s16",
+       "dst=$A1 src0=hbm(\"x\").fp32@32768{8192:1} | then s18"},
+      {"dst=$A1 src0=hbm(\"x\").fp32@98304{8192:1} | then s16",
+       "dst=$A1 src0=hbm(\"x\").fp32@98304{8192:1} | then s18"},
+      {"wait s16>=32 |", "wait s18>=16 |"},
+      {"wait s16>=48, s17>=16", "wait s16>=32, s17>=16"},
+      {"wait s16>=64, s17>=32", "wait s18>=32, s19>=16"},
+      {"fp32@32768{8192:1} src0=$B1 | then s17", "fp32@32768{8192:1} src0=$B1 | then s19"},
+      {"fp32@98304{8192:1} src0=$B1 | then s17", "fp32@98304{8192:1} src0=$B1 | then s19"}};
+  CHECK(sentences(planted::text_of("tiles"), own).empty());
+  // Of two loads that count together the last may be awaited; the first may not, whichever comes first in time.
+  const std::string two = R"(
+tensor "x" input fp32 [2, 128, 64] 65536 bytes
+tensor "y" output fp32 [128, 64] 32768 bytes
+let A sbuf.fp32[0+128]@0{64:1}
+let B sbuf.fp32[0+128]@4096{64:1}
+let C sbuf.fp32[0+128]@8192{64:1}
+stream sync
+  dma_copy queue=0 dst=$A src0=hbm("x").fp32@0{8192:1} | then s16+=16
+  dma_copy queue=0 dst=$B src0=hbm("x").fp32@32768{8192:1} | then s16+=16
+  wait s1>=1 | dma_copy queue=1 dst=hbm("y").fp32{8192:1} src0=$C | then s17+=16
+  wait s17>=16 | semaphore
+stream vector
+  wait s16>=32 | tensor_tensor op0=add dst=$C src0=$A src1=$B | then s1+=1
+)";
+  CHECK(sentences(two, {}).empty());
+  CHECK(sentences(two, {{"  wait s16>=32 |", "  wait s16>=16 | semaphore\n  wait s16>=32 |"}}).size() == 1);
+  // The wait is over long before the second load is triggered, but nothing says so.
+  std::string slow;
+  for (int n = 0; n < 100; ++n) slow += "  reg_move reg_dst=r0 imm=1\n";
+  CHECK(sentences(two, {{"  wait s16>=32 |", "  wait s16>=16 | semaphore\n  wait s16>=32 |"},
+                        {"  dma_copy queue=0 dst=$B", slow + "  dma_copy queue=0 dst=$B"}})
+            .size() == 1);
 }
 
 TEST_CASE("Every planted fault is found in the right words") {

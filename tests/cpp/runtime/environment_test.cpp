@@ -75,7 +75,7 @@ TEST_CASE("wrong names and values of variables are errors that say the right one
   } kRows[] = {
       {{{"TRNSIM_MOD", "time"}}, "nearest name is TRNSIM_MODE"},
       {{{"TRNSIM_MODE", "tim"}}, "nearest: time"},
-      {{{"TRNSIM_CHECK", "strong"}}, "strict|warn|off"},
+      {{{"TRNSIM_CHECK", "strong"}}, "pedantic|strict|warn|off"},
       {{{"TRNSIM_FALLBACK", "never"}}, "allow|error"},
       {{{"TRNSIM_CONFIG", "trn9"}}, "trn"},
       {{{"TRNSIM_SET", "chip.core=4"}}, "chip.cores"},

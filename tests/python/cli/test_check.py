@@ -76,4 +76,4 @@ assert max(p["psum_bytes"] for p in trnsim.report()["programs"]) > 0
 
 def test_an_unknown_level_is_refused(files):
     done = trnsim("run", "--check", "hard", "good.trnasm", cwd=files)
-    assert done.returncode == 2 and "strict|warn|off" in done.stderr
+    assert done.returncode == 2 and "pedantic|strict|warn|off" in done.stderr
