@@ -39,9 +39,11 @@ def compiled(monkeypatch, request):
     def to(module, *args, **kwargs):
         moved = move(module, *args, **kwargs)
         if any(p.device.type == "neuron" for p in moved.parameters()):
-            moved.compile(backend="neuron")
-            for name in getattr(request.module, "ENTRIES", ()):
+            # Dynamo does not enter a module of torch.nn by its __call__.
+            theirs = type(moved).__module__.startswith("torch.nn.")
+            for name in ("forward",) * theirs + getattr(request.module, "ENTRIES", ()):
                 setattr(moved, name, torch.compile(getattr(moved, name), backend="neuron"))
+            moved.compile(backend="neuron")
         return moved
 
     torch._dynamo.reset()
