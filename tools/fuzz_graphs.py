@@ -156,6 +156,8 @@ def unary(b):
         return f"v{i}.abs().log1p()", [i]
     if name == "sqrt_abs":
         return f"(v{i}.abs() + 0.5).sqrt()", [i]
+    if name in ("sign", "floor", "round"):  # the zeros and ones of a graph lie off the steps
+        return f"(v{i} + 0.37).{name}()", [i]
     if name in ("silu", "gelu", "softplus"):
         return f"F.{name}(v{i})", [i]
     return f"v{i}.{name}()", [i]
