@@ -75,7 +75,7 @@ class Flash {
     int64_t number, j0, j1;
     std::vector<Access> scores;  // per PSUM bank
     Access probabilities;        // [rows, j1 - j0]
-    Access correction, sums;  // exp of what the maximum rose by (not in the first step); row sums of the step
+    Access correction, sums;  // exp of what the maximum rose by (not in the first step); row sums, per bank
     std::vector<Access> turned;
   };
 
@@ -200,12 +200,18 @@ class Flash {
       tile_.activation(columns_of(s.probabilities, i * kPsumColumns, block.free_elements()), block,
                        ActFunc::kExp, TileBuilder::imm(unit), TileBuilder::column(bias), &sum);
     }
-    if (banks > 1) {
+    t.started = true;
+  }
+
+  // Of a step whose exponentials are done: the Vector engine must not wait for them in front of the maxima of the next.
+  void add_sums(Step& s) {
+    QueryTile& t = *s.tile;
+    if (s.sums.free_elements() > 1) {
       Access sum = column(t.rows);
       tile_.reduce(sum, s.sums, AluOp::kAdd, 1);
       s.sums = sum;
     }
-    if (t.started) {
+    if (s.correction.present()) {
       Access sum = column(t.rows);
       tile_.scalar_tensor_tensor(sum, t.sum, AluOp::kMultiply, TileBuilder::column(s.correction), AluOp::kAdd,
                                  s.sums);
@@ -213,7 +219,6 @@ class Flash {
     } else {
       t.sum = s.sums;
     }
-    t.started = true;
   }
 
   // Probabilities with keys on partitions, in chunks of key tiles: [keys, tile, query].
@@ -244,6 +249,7 @@ class Flash {
                      s.group->v.at(s.j0 / kPartitions + kt, 0, value_width_), kt > 0);
       }
     }
+    add_sums(s);
     if (s.correction.present()) {
       Access sum = tile_.sbuf(static_cast<int>(t.rows), {value_width_}, Dtype::kF32);
       tile_.scalar_tensor_tensor(sum, t.result, AluOp::kMultiply, TileBuilder::column(s.correction),

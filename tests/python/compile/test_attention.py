@@ -278,6 +278,31 @@ def test_a_checkpoint_of_attention_written_out(kernels):
     assert "attention_grad" in kernels("backward")
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_inference_of_attention_written_out(dtype, kernels):
+    q, k, v = (t.to("neuron") for t in operands(dtype, queries=87, keys=87))
+    actual = torch.compile(causal, backend="neuron", fullgraph=True)(q, k, v)
+    torch.testing.assert_close(actual, causal(q, k, v), rtol=TOLERANCES[dtype][0], atol=TOLERANCES[dtype][0])
+    assert kernels("inference")[0] == "attention" and kernels.ahead("inference") == ["0"]
+
+
+def test_an_argument_that_is_changed_is_read_before(kernels):
+    def f(q, k, v, cache):
+        kept = cache.transpose(1, 2)
+        out = plain(q, kept + 0 * k, v) + plain(q, kept, v)
+        cache.add_(1)
+        return out
+
+    q, k, v = (t.to("neuron").requires_grad_() for t in operands(torch.float32, queries=88, keys=88))
+    results = []
+    for function in (f, torch.compile(f, backend="neuron", fullgraph=True)):
+        cache = torch.linspace(-1, 1, 2 * 88 * 2 * 40, device="neuron").view(2, 88, 2, 40)
+        q.grad = None
+        function(q, k, v, cache).square().sum().backward()
+        results.append((q.grad.clone(), cache))
+    torch.testing.assert_close(results[1], results[0], rtol=1e-4, atol=1e-4)
+
+
 def read_scores(q, k, v):
     scores = q @ k.mT
     return torch.softmax(scores, -1) @ v + scores.mean()

@@ -76,6 +76,12 @@ def _partition(joint, inputs, **options):
     return default_partition(joint, inputs, **options)
 
 
+def _compile_inference(gm, inputs, **options):
+    # Without a gradient nothing is kept: few scores, as of one new token, are products as well as attention.
+    replace_attention(gm, min_scores=64 * 64)
+    return compile_graph(gm, inputs, **options)
+
+
 def neuron(gm, example_inputs, *, mode=None, options=None, **unknown):
     """Compiles a graph of Dynamo. ``mode`` and ``options`` of ``torch.compile`` arrive as keywords."""
     kept_guards.install_when_wanted()
@@ -86,7 +92,8 @@ def neuron(gm, example_inputs, *, mode=None, options=None, **unknown):
     keep = trace_cache.is_on()
 
     def compiler(kind):
-        return functools.partial(compile_graph, settings=settings, kind=kind, keep=keep)
+        compile = _compile_inference if kind == "inference" else compile_graph
+        return functools.partial(compile, settings=settings, kind=kind, keep=keep)
 
     def compile():
         with trace_cache.used(settings) if keep else contextlib.nullcontext():

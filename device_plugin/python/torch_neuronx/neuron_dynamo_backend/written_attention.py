@@ -1,4 +1,4 @@
-"""Attention that a model writes out, ``softmax(q @ k^T * scale + mask) @ v``, in the graph of forward and backward.
+"""Attention that a model writes out, ``softmax(q @ k^T * scale + mask) @ v``, in a graph of operators.
 
 The kernels of attention take its place in both directions, so that the forward pass keeps the statistics of the rows
 for the gradient and not the probabilities. Legal when nobody else reads the scores or the probabilities (a dropout, a
@@ -307,7 +307,12 @@ class _Writer:
         self.graph = graph
         self.fake_mode = fake_mode
         self.constants = constants
+        self.changes_arguments = any(node.target is _aten.copy_.default for node in graph.nodes)
         self.order = {node: i for i, node in enumerate(graph.nodes)}
+
+    def _may_skip(self, node):
+        """A copy of an argument that the graph changes has to stay."""
+        return node.target is not _aten.clone.default or not self.changes_arguments
 
     def _call(self, like, target, *args, **kwargs):
         node = self.graph.call_function(target, args, kwargs)
@@ -356,9 +361,9 @@ class _Writer:
             """Matrices as [batch, heads, rows, columns], read where they were before they were copied for a product."""
             sizes = (*batch, *_shape(node)[1:])
             source = node
-            while _shape(source) != sizes and _keeps_elements(source):
+            while _shape(source) != sizes and _keeps_elements(source) and self._may_skip(source):
                 source = source.args[0]
-            while _shape(source) == sizes and source.target in _COPIES and _shape(source.args[0]) == sizes:
+            while source.target in _COPIES and _shape(source) == _shape(source.args[0]) and self._may_skip(source):
                 source = source.args[0]
             if _shape(source) == sizes:
                 return source
@@ -406,14 +411,14 @@ class _Writer:
                 self.graph.erase_node(node)
 
 
-def replace_attention(gm):
-    """Puts the kernels of attention in place of what a graph of forward and backward has written out."""
+def replace_attention(gm, min_scores=0):
+    """Puts the kernels of attention in place of what a graph has written out, from that many scores per head on."""
     softmaxes = [n for n in gm.graph.nodes if n.target is _aten._softmax.default]
     if not softmaxes:
         return
     with _disable_current_modes(), torch.no_grad():
         constants = _Constants(gm)
-        found = [a for a in map(_Finder(constants).find, softmaxes) if a is not None]
+        found = [a for a in map(_Finder(constants).find, softmaxes) if a and math.prod(a.shape[-2:]) >= min_scores]
         writer = _Writer(gm.graph, constants, torch._guards.detect_fake_mode([_value(softmaxes[0])]))
         for attention in found:
             writer.write(attention)
