@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 
@@ -23,6 +24,35 @@ int host_threads() {
   return asked ? omp_get_max_threads() : 1;
 }
 
+// No handler of a signal runs while this lives: inside the generated code of dnnl_sgemm (oneDNN 2.6) the frame of a
+// handler would overwrite memory of others, so that Ctrl-C, a timer or a profiler would corrupt the heap. Faults of the
+// thread itself are not held back.
+class SignalsHeld {
+ public:
+  SignalsHeld() { pthread_sigmask(SIG_BLOCK, &asynchronous(), &before_); }
+  ~SignalsHeld() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsHeld(const SignalsHeld&) = delete;
+  SignalsHeld& operator=(const SignalsHeld&) = delete;
+
+  // For good, in the threads that help this one.
+  static void in_helpers(int threads) {
+#pragma omp parallel num_threads(threads)
+    if (omp_get_thread_num() != 0) pthread_sigmask(SIG_BLOCK, &asynchronous(), nullptr);
+  }
+
+ private:
+  static const sigset_t& asynchronous() {
+    static const sigset_t set = [] {
+      sigset_t s;
+      sigfillset(&s);
+      for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT}) sigdelset(&s, fault);
+      return s;
+    }();
+    return set;
+  }
+  sigset_t before_;
+};
+
 // C[m, n] = beta * C + A[k, m]^T B[k, n], row major.
 void multiply(int m, int n, int k, const float* a, int64_t lda, const float* b, int64_t ldb, bool accumulate,
               float* c, int64_t ldc) {
@@ -31,6 +61,8 @@ void multiply(int m, int n, int k, const float* a, int64_t lda, const float* b, 
   const int before = omp_get_max_threads();
   const int threads = int64_t{m} * n * k < kThreadedWork ? 1 : host_threads();
   if (threads != before) omp_set_num_threads(threads);
+  const SignalsHeld held;
+  if (threads > 1) SignalsHeld::in_helpers(threads);
   const dnnl_status_t status =
       dnnl_sgemm('T', 'N', m, n, k, 1.0f, a, lda, b, ldb, accumulate ? 1.0f : 0.0f, c, ldc);
   if (threads != before) omp_set_num_threads(before);

@@ -1,5 +1,8 @@
 // Whole programs: streams, semaphores, control flow, registers, faults, hangs.
+#include <sys/time.h>
+
 #include <cmath>
+#include <csignal>
 #include <cstring>
 
 #include "isa/random_program.h"
@@ -223,6 +226,45 @@ TEST_CASE("the step of a dim of one entry means nothing, however large") {
     for (size_t i = 0; i < f.memory[out].size(); ++i) REQUIRE(f.memory[out][i] == 2 * static_cast<float>(i));
     CHECK(f.memory[picked] == f.memory[row]);
   }
+}
+
+TEST_CASE("signals that arrive during matrix products change nothing") {
+  static volatile std::sig_atomic_t arrived = 0;
+  arrived = 0;
+  struct sigaction ours {
+  }, before{};
+  ours.sa_handler = [](int) { arrived = arrived + 1; };
+  ours.sa_flags = SA_RESTART;
+  sigaction(SIGALRM, &ours, &before);
+  const itimerval often{{0, 300}, {0, 300}}, never{};
+  setitimer(ITIMER_REAL, &often, nullptr);
+  Fixture f;
+  const uint32_t out = f.declare("out", 128 * 512);
+  isa::ScalarOperand one;
+  one.kind = isa::ScalarOperand::Kind::kImmediate;
+  one.value = 1;
+  f.add(Engine::kVector, Opcode::kMemset, tile(128, 128, 0)).imm0 = one;
+  Fixture::signal(f.add(Engine::kVector, Opcode::kMemset, tile(128, 512, 512)), 20).imm0 = one;
+  Fixture::wait(f.add(Engine::kTensor, Opcode::kLoadStationary, {}, tile(128, 128, 0)), 20, 1);
+  Fixture::signal(f.add(Engine::kTensor, Opcode::kMultiplyMoving,
+                        tile(128, 512, 0, Dtype::kF32, Space::kPsum), tile(128, 512, 512)),
+                  21);
+  Fixture::signal(Fixture::wait(f.add(Engine::kVector, Opcode::kCopy, tile(128, 512, 512),
+                                      tile(128, 512, 0, Dtype::kF32, Space::kPsum)),
+                                21, 1),
+                  22);
+  Fixture::wait(f.add(Engine::kGpSimd, Opcode::kDmaCopy, tensor(out, {128, 512}), tile(128, 512, 512)), 22,
+                1);
+  bool right = true;
+  for (int i = 0; i < 300 && right; ++i) {
+    std::vector<std::vector<float>> scattered(64, std::vector<float>(100 + static_cast<size_t>(i)));
+    right = f.run().ok();
+    for (float v : f.memory[out]) right = right && v == 128;
+  }
+  setitimer(ITIMER_REAL, &never, nullptr);
+  sigaction(SIGALRM, &before, nullptr);
+  CHECK(right);
+  CHECK(arrived > 10);
 }
 
 TEST_CASE("64-bit scalars live in pairs of registers") {
