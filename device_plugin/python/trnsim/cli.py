@@ -70,7 +70,9 @@ def run(
     config: Annotated[str | None, typer.Option(help="Name (trn2, trn3) or file.")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="key=value, repeatable; replaces TRNSIM_SET.")] = None,
     mode: Annotated[str | None, typer.Option(help="both, data or time.")] = None,
-    check: Annotated[str | None, typer.Option(help="pedantic, strict, warn or off: checks of the programs that run.")] = None,
+    check: Annotated[
+        str | None, typer.Option(help="pedantic, strict, warn or off: checks of the programs that run.")
+    ] = None,
     json_file: Annotated[
         str | None, typer.Option("--json", help="Write the report to this file; - is the standard output.")
     ] = None,

@@ -15,6 +15,7 @@ from .graphs import DynamicShapes, compile_graph, concrete_size, has_symbols
 from .host_inputs import move_to_device
 from .metrics import count
 from .operators import decompositions
+from .saved_values import keep_narrow
 from .written_attention import replace_attention
 
 # Calls of the device module (seeds, synchronisation, reports) are no part of graphs: Dynamo breaks there.
@@ -73,6 +74,7 @@ def _eagerly(settings, eager, error):
 
 def _partition(joint, inputs, **options):
     replace_attention(joint)
+    keep_narrow(joint)
     return default_partition(joint, inputs, **options)
 
 
