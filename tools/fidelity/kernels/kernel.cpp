@@ -16,8 +16,9 @@ using isa::Space;
 
 namespace {
 
-// How far ahead of program order an engine may take an instruction: the one freedom of the rebuilt schedules.
-constexpr size_t kReach = 96;
+// How far ahead of program order an engine may take an instruction. Hundreds are as good as all: beyond 200 no time moves
+// by more than one per cent.
+constexpr size_t kReach = 384;
 
 int64_t bytes_of(Dtype d) { return static_cast<int64_t>(isa::dtype_bytes(d)); }
 
