@@ -148,7 +148,7 @@ class _Finder:
 
     def find(self, softmax):
         x = _value(softmax.args[0])
-        if softmax.args[1] % x.dim() != x.dim() - 1:
+        if x.dim() == 0 or softmax.args[1] % x.dim() != x.dim() - 1:
             return None
         found = _Attention(softmax)
         if self._scores(found, softmax.args[0], softmax) and self._probabilities(found) and self._fits(found):
