@@ -1,14 +1,18 @@
 // Functions of complex tensors, made of real functions of their parts (composites_complex.cpp has the arithmetic).
 #include <ATen/ScalarOps.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/WrapDimUtils.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/atan2.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/copysign.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/hypot.h>
 #include <ATen/ops/linalg_cross.h>
 #include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/sub.h>
 #include <ATen/ops/var.h>
@@ -19,6 +23,7 @@
 #include <numbers>
 #include <optional>
 #include <tuple>
+#include <vector>
 
 #include "device_plugin/aten/complex_pair.h"
 #include "device_plugin/aten/composite_kernel.h"
@@ -223,6 +228,86 @@ std::tuple<Tensor, Tensor> deviation_and_mean(const Tensor& x, at::OptionalIntAr
   return {deviation(x, dim, correction, keepdim), x.mean(dim, keepdim)};
 }
 
+Tensor old_norm(const Tensor& x, const at::Scalar& order) { return at::linalg_vector_norm(x.abs(), order); }
+Tensor old_norm_along(const Tensor& x, const std::optional<at::Scalar>& order, at::IntArrayRef dim,
+                      bool keepdim) {
+  return at::linalg_vector_norm(x.abs(), order.value_or(2), dim, keepdim);
+}
+Tensor distance(const Tensor& x, const Tensor& y, const at::Scalar& order) { return old_norm(x - y, order); }
+
+// Slices along `dim` that are longer than `largest`, made that long.
+Tensor shortened(const Tensor& x, const at::Scalar& order, int64_t dim, const at::Scalar& largest) {
+  const int64_t kept = at::maybe_wrap_dim(dim, x.dim());
+  std::vector<int64_t> others;
+  for (int64_t d = 0; d < x.dim(); ++d)
+    if (d != kept) others.push_back(d);
+  const Tensor size = at::linalg_vector_norm(x.abs(), order, others, /*keepdim=*/true);
+  return x * at::where(size.gt(largest), largest / (size + 1e-7), at::ones_like(size));
+}
+
+// ---- products along a dimension, sums of exponentials
+// ---------------------------------------------------------------
+Tensor converted(const Tensor& x, std::optional<c10::ScalarType> type) { return type ? x.to(*type) : x; }
+
+// Half of the elements times the other half, until one is left.
+Tensor product_of_row(const Tensor& self, int64_t dim, bool keepdim, std::optional<c10::ScalarType> type) {
+  Tensor x = converted(self, type);
+  int64_t length = x.dim() == 0 ? 1 : x.size(dim);
+  if (length == 0) {
+    std::vector<int64_t> sizes = x.sizes().vec();
+    sizes[static_cast<size_t>(at::maybe_wrap_dim(dim, x.dim()))] = 1;
+    x = at::ones(sizes, x.options());
+  }
+  for (; length > 1; length = (length + 1) / 2) {
+    const int64_t half = length / 2;
+    Tensor products = x.slice(dim, 0, half) * x.slice(dim, half, 2 * half);
+    x = length % 2 == 0 ? products : at::cat({products, x.slice(dim, length - 1, length)}, dim);
+  }
+  if (x.dim() == 0) return x.clone();
+  return keepdim ? x : x.squeeze(dim);
+}
+Tensor product_of_all(const Tensor& x, std::optional<c10::ScalarType> type) {
+  return product_of_row(x.reshape({-1}), 0, false, type);
+}
+
+// Every prefix, in steps of 1, 2, 4, ..
+template <class F>
+Tensor scanned(Tensor x, int64_t dim, F combine) {
+  const int64_t length = x.dim() == 0 ? 1 : x.size(dim);
+  for (int64_t step = 1; step < length; step *= 2)
+    x = at::cat({x.slice(dim, 0, step), combine(x.slice(dim, 0, length - step), x.slice(dim, step, length))},
+                dim);
+  return x.clone();
+}
+Tensor running_product(const Tensor& x, int64_t dim, std::optional<c10::ScalarType> type) {
+  return scanned(converted(x, type), dim, [](const Tensor& a, const Tensor& b) { return a * b; });
+}
+
+// By the operand with the larger real part. Two infinite ones have no difference.
+Tensor log_add_exp(const Tensor& x, const Tensor& y) {
+  const Tensor a = pair_of(x).re, b = pair_of(y).re, first = a.ge(b);
+  const Tensor large = at::where(first, x, y), small = at::where(first, y, x);
+  const Tensor value = (small - large).exp().log1p() + large;
+  const Tensor infinite = a.eq(b).logical_and(a.isinf());
+  const Tensor sum = at::where(a.lt(0), small, (x.exp() + y.exp()).log());
+  const Tensor no_number = x.isnan().logical_or(y.isnan());
+  return at::where(no_number, at::full_like(value, c10::complex<double>(NAN, NAN)),
+                   at::where(infinite, sum, value));
+}
+
+// ---- random numbers: both parts are
+// ------------------------------------------------------------------------------------
+Tensor uniform(const Tensor& x, double from, double to, std::optional<at::Generator> generator) {
+  const Tensor like = at::empty_like(pair_of(x).re, at::MemoryFormat::Contiguous);
+  const Tensor re = at::empty_like(like).uniform_(from, to, generator);
+  return complex_of(re, at::empty_like(like).uniform_(from, to, generator));
+}
+Tensor normal(const Tensor& x, double mean, double std, std::optional<at::Generator> generator) {
+  const Tensor like = at::empty_like(pair_of(x).re, at::MemoryFormat::Contiguous);
+  const Tensor re = at::empty_like(like).normal_(mean, std / std::numbers::sqrt2, generator);
+  return complex_of(re, at::empty_like(like).normal_(mean, std / std::numbers::sqrt2, generator));
+}
+
 Tensor truth(const Tensor& x) {
   const Pair p = pair_of(x);
   return p.re.ne(0).logical_or(p.im.ne(0));
@@ -349,6 +434,16 @@ Composites complex_function_forms() {
           composite("aten::rsub.Scalar", &minus_from_number),
           composite("aten::linalg_cross", &cross),
           composite("aten::linalg_vector_norm", &norm),
+          composite("aten::norm.Scalar", &old_norm),
+          composite("aten::norm.ScalarOpt_dim", &old_norm_along),
+          composite("aten::dist", &distance),
+          composite("aten::renorm", &shortened),
+          composite("aten::prod", &product_of_all),
+          composite("aten::prod.dim_int", &product_of_row),
+          composite("aten::cumprod", &running_product),
+          composite("aten::logaddexp", &log_add_exp),
+          composite("aten::uniform", &uniform),
+          composite("aten::normal_functional", &normal),
           composite("aten::var.correction", &variance),
           composite("aten::std.correction", &deviation),
           composite("aten::var_mean.correction", &variance_and_mean),

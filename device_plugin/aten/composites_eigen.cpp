@@ -10,6 +10,8 @@
 #include <ATen/ops/eye.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/hypot.h>
+#include <ATen/ops/linalg_matrix_rank_native.h>
+#include <ATen/ops/linalg_pinv_native.h>
 #include <ATen/ops/linalg_qr.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/matmul.h>
@@ -21,6 +23,7 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/util/Exception.h>
+#include <torch/library.h>
 
 #include <cmath>
 #include <limits>
@@ -275,10 +278,48 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> lstsq(const Tensor& self, const Tenso
           values ? s : none()};
 }
 
+// ---- what counts as zero
+// -----------------------------------------------------------------------------------------------
+// The default tolerances follow the type, and float64 is computed as float32.
+Tensor as_computed(const Tensor& t) { return t.scalar_type() == at::kDouble ? t.to(at::kFloat) : t; }
+
+Tensor pinv(const Tensor& self, const std::optional<Tensor>& atol, const std::optional<Tensor>& rtol,
+            bool hermitian) {
+  return at::native::linalg_pinv(as_computed(self), atol, rtol, hermitian).to(self.scalar_type());
+}
+
+// For PyTorch these are made of other operators, which would not know where a tolerance comes from.
+template <class Tolerance>
+Tensor rank(const Tensor& self, const std::optional<Tolerance>& atol, const std::optional<Tolerance>& rtol,
+            bool hermitian) {
+  return at::native::linalg_matrix_rank(as_computed(self), atol, rtol, hermitian);
+}
+template <class Tolerance>
+Tensor& rank_out(const Tensor& self, const std::optional<Tolerance>& atol,
+                 const std::optional<Tolerance>& rtol, bool hermitian, Tensor& out) {
+  return at::native::linalg_matrix_rank_out(as_computed(self), atol, rtol, hermitian, out);
+}
+Tensor rank_by_numbers(const Tensor& self, std::optional<double> atol, std::optional<double> rtol,
+                       bool hermitian) {
+  return rank(self, atol, rtol, hermitian);
+}
+Tensor& rank_by_numbers_out(const Tensor& self, std::optional<double> atol, std::optional<double> rtol,
+                            bool hermitian, Tensor& out) {
+  return rank_out(self, atol, rtol, hermitian, out);
+}
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("linalg_matrix_rank.atol_rtol_tensor", &rank<Tensor>);
+  m.impl("linalg_matrix_rank.atol_rtol_tensor_out", &rank_out<Tensor>);
+  m.impl("linalg_matrix_rank.atol_rtol_float", &rank_by_numbers);
+  m.impl("linalg_matrix_rank.atol_rtol_float_out", &rank_by_numbers_out);
+}
+
 }  // namespace
 
 Composites eigen_composites() {
-  return {composite("aten::_linalg_eigh", &eigh), composite("aten::_linalg_svd", &svd),
+  return {composite("aten::linalg_pinv.atol_rtol_tensor", &pinv, {.complex = true}),
+          composite("aten::_linalg_eigh", &eigh), composite("aten::_linalg_svd", &svd),
           composite("aten::linalg_lstsq", &lstsq, {.trial = Trial::kNone})};
 }
 

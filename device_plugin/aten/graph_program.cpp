@@ -2,6 +2,7 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <bit>
 
 #include "device_plugin/aten/call.h"
@@ -88,7 +89,11 @@ std::vector<at::Tensor> GraphProgram::operator()(const std::vector<at::Tensor>& 
     for (const NumberUse& number : number_uses_) {
       uint32_t bits = param_bits(numbers[static_cast<size_t>(number.number)], number.dtype, name);
       if (number.converts) bits = converted_param(bits, number.dtype, number.to);
-      params[static_cast<size_t>(number.slot)] = bits;
+      const auto slot = static_cast<size_t>(number.slot);
+      if (number.inverse)
+        std::ranges::copy(inverse_words(bits, number.dtype), params.begin() + slot);
+      else
+        params[slot] = bits;
     }
     for (const RandomUse& random : random_uses_) {
       const auto state = generator_or_default(std::nullopt, device).reserve(random.words);

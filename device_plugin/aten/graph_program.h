@@ -49,6 +49,7 @@ class GraphProgram : public Plan {
     int32_t slot = 0, number = 0;
     isa::Dtype dtype = isa::Dtype::kF32;
     bool converts = false;
+    bool inverse = false;  // the slots of the parts of the number's inverse
     c10::ScalarType to = c10::ScalarType::Float;
   };
   struct RandomUse {

@@ -269,14 +269,30 @@ compiler::ParamRef Recorder::param_for(int32_t number, isa::Dtype dtype,
   use.dtype = dtype;
   use.converts = conversion != nullptr;
   if (conversion != nullptr) use.to = conversion->to;
+  return {slot_of(use), use.converts ? param_dtype(use.to) : dtype};
+}
+
+std::vector<compiler::ParamRef> Recorder::inverse_for(int32_t number, isa::Dtype dtype) {
+  GraphProgram::NumberUse use;
+  use.number = number;
+  use.dtype = dtype;
+  use.inverse = true;
+  const int32_t slot = slot_of(use);
+  std::vector<compiler::ParamRef> parts;
+  for (int32_t word = 0; word < kInverseWords; ++word) parts.push_back({slot + word, isa::Dtype::kF32});
+  return parts;
+}
+
+int32_t Recorder::slot_of(GraphProgram::NumberUse use) {
   for (const GraphProgram::NumberUse& known : program_->number_uses_)
     if (known.number == use.number && known.dtype == use.dtype && known.converts == use.converts &&
-        known.to == use.to)
-      return {known.slot, use.converts ? param_dtype(use.to) : dtype};
-  use.slot = graph_.num_params++;
-  program_->params_.push_back(0);
+        known.to == use.to && known.inverse == use.inverse)
+      return known.slot;
+  use.slot = graph_.num_params;
+  graph_.num_params += use.inverse ? kInverseWords : 1;
+  program_->params_.resize(static_cast<size_t>(graph_.num_params), 0);
   program_->number_uses_.push_back(use);
-  return {use.slot, use.converts ? param_dtype(use.to) : dtype};
+  return use.slot;
 }
 
 void Recorder::append(RecordedCall call) {
@@ -351,7 +367,17 @@ void Recorder::append(RecordedCall call) {
   for (const compiler::Node& node : call.graph.nodes) {
     compiler::Node copy;
     copy.op = node.op;
-    for (const compiler::Arg& arg : node.args) copy.args.push_back(rewritten(arg));
+    for (const compiler::Arg& arg : node.args) {
+      // The parts of an inverse stand behind the numbers; a constant brings none.
+      const auto* list = std::get_if<std::vector<compiler::ParamRef>>(&arg);
+      const bool inverse =
+          list != nullptr && !list->empty() && list->front().slot >= num_values && !call.inverses.empty();
+      if (!inverse) {
+        copy.args.push_back(rewritten(arg));
+      } else if (const auto number = number_in(call.inverses.front().slot)) {
+        copy.args.emplace_back(inverse_for(*number, call.inverses.front().type));
+      }
+    }
     for (ValueId id : node.results)
       copy.results.push_back(id == kNoValue ? kNoValue : value_of[static_cast<size_t>(id)]);
     copy.file = file_;

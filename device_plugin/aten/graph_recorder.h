@@ -31,6 +31,7 @@ struct RecordedCall {
   c10::ArrayRef<uint32_t> params;  // values of the first parameter slots; those of the Philox state follow
   c10::SmallVector<std::pair<int32_t, int32_t>, 2> numbers;  // slots whose value is a number of each call
   c10::ArrayRef<Plan::ParamConversion> conversions;
+  c10::ArrayRef<Plan::ParamInverse> inverses;
   uint64_t random_words = 0;
 };
 
@@ -92,6 +93,8 @@ class Recorder {
   ValueId write(const at::Tensor& t);
   int32_t add_input(GraphProgram::Input input, const c10::Storage& storage, int64_t origin);
   compiler::ParamRef param_for(int32_t number, isa::Dtype dtype, const Plan::ParamConversion* conversion);
+  std::vector<compiler::ParamRef> inverse_for(int32_t number, isa::Dtype dtype);
+  int32_t slot_of(GraphProgram::NumberUse use);
   std::vector<Refusal> refusals_of_nodes();
 
   static constinit thread_local Recorder* active_;

@@ -79,6 +79,12 @@ class GraphMaker {
       if (!append(graph, node, static_cast<size_t>(source), f)) return false;
     }
     graph.num_params = static_cast<int32_t>(call_.params.size());
+    for (size_t i = 0; i < plan_.param_inverses.size(); ++i) {
+      std::vector<compiler::ParamRef> parts;
+      for (int32_t word = 0; word < kInverseWords; ++word)
+        parts.push_back({graph.num_params++, isa::Dtype::kF32});
+      node.args.emplace_back(std::move(parts));
+    }
     if (overload_.random) {
       std::vector<compiler::ParamRef> philox;
       for (int i = 0; i < 4; ++i) philox.push_back({graph.num_params++, isa::Dtype::kI32});
@@ -143,7 +149,11 @@ class GraphMaker {
   // As an operand of argument i, in the type that operands are converted to.
   compiler::ParamRef param(int32_t slot, size_t i) {
     const auto& to = operand_types_[i];
-    if (!to) return param(slot);
+    if (!to) {
+      if (is_divisor(overload_, stack_, begin_, i))
+        plan_.param_inverses.push_back({slot, call_.param_dtypes[slot]});
+      return param(slot);
+    }
     plan_.param_conversions.push_back({slot, call_.param_dtypes[slot], *to});
     return {slot, param_dtype(*to)};
   }
@@ -489,6 +499,10 @@ void run_plan(const std::shared_ptr<Plan>& shared_plan, const Overload& overload
     if (!call.overlapping.empty()) copy_overlapping_aside(call, aside);
     for (const Plan::ParamConversion& c : plan.param_conversions)
       call.params[c.slot] = converted_param(call.params[c.slot], c.from, c.to);
+    for (const Plan::ParamInverse& i : plan.param_inverses) {
+      const auto words = inverse_words(call.params[i.slot], i.type);
+      call.params.append(words.begin(), words.end());
+    }
     std::array<uint32_t, 4> philox{};
     if (overload.random) {
       std::optional<at::Generator> given;
@@ -543,6 +557,7 @@ void record(Recorder& recorder, const c10::OperatorHandle& op, const Overload& o
       if (call.scalar_slots[argument] >= 0)
         recorded.numbers.emplace_back(call.scalar_slots[argument], number);
     recorded.conversions = plan.param_conversions;
+    recorded.inverses = plan.param_inverses;
     recorded.random_words = plan.random_words;
     recorder.append(std::move(recorded));
   }

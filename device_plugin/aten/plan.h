@@ -60,6 +60,12 @@ struct Plan : std::enable_shared_from_this<Plan> {
     c10::ScalarType to = c10::ScalarType::Float;
   };
   c10::SmallVector<ParamConversion, 2> param_conversions;
+  // A number that divides: the parts of its inverse follow the numbers of the call. One at most.
+  struct ParamInverse {
+    int32_t slot = 0;
+    isa::Dtype type = isa::Dtype::kF32;
+  };
+  c10::SmallVector<ParamInverse, 1> param_inverses;
   uint64_t random_words = 0;  // how far a call advances the generator
   // Outputs (in the order of the bindings) in memory that held nothing before: if the program fails, what it should have
   // written must not read as values.
@@ -68,7 +74,6 @@ struct Plan : std::enable_shared_from_this<Plan> {
   PlanCache* cache = nullptr;  // that holds it, under ...
   uint64_t hash = 0;           // ... this hash
   std::atomic<uint64_t> last_use{0};
-
   // Bound program; touched by the executing thread only.
   struct Binding {
     std::string name;

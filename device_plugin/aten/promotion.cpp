@@ -8,6 +8,8 @@
 #include <cmath>
 #include <unordered_set>
 
+#include "device_plugin/compiler/inverse.h"
+
 namespace trnsim::aten {
 namespace {
 
@@ -44,16 +46,20 @@ bool is_operand(const std::string& argument) {
 
 bool given(const c10::IValue& v) { return !v.isNone() && (!v.isTensor() || v.toTensor().defined()); }
 
-// Integers become floating point there, each from its own type.
-bool computes_in_floats(const Overload& overload, const c10::Stack& stack, size_t begin) {
-  static const std::unordered_set<std::string> kBases = {"aten::true_divide", "aten::atan2",
-                                                         "aten::copysign",    "aten::xlogy",
-                                                         "aten::hypot",       "aten::special_xlog1py"};
+// A quotient that is not rounded to an integer.
+bool divides(const Overload& overload, const c10::Stack& stack, size_t begin) {
   const std::string base = base_name(overload.functional);
-  if (base != "aten::div") return kBases.count(base) != 0;
+  if (base != "aten::div") return base == "aten::true_divide";
   for (size_t i = 0; i < overload.arg_names.size(); ++i)
     if (overload.arg_names[i] == "rounding_mode") return stack[begin + i].isNone();
   return true;
+}
+
+// Integers become floating point there, each from its own type.
+bool computes_in_floats(const Overload& overload, const c10::Stack& stack, size_t begin) {
+  static const std::unordered_set<std::string> kBases = {"aten::atan2", "aten::copysign", "aten::xlogy",
+                                                         "aten::hypot", "aten::special_xlog1py"};
+  return divides(overload, stack, begin) || kBases.count(base_name(overload.functional)) != 0;
 }
 
 bool is_reduced(ScalarType type) { return type == ScalarType::Half || type == ScalarType::BFloat16; }
@@ -125,6 +131,16 @@ OperandTypes operand_types(const Overload& overload, const c10::Stack& stack, si
     if (may_change(own, common)) types[i] = common;
   }
   return types;
+}
+
+bool is_divisor(const Overload& overload, const c10::Stack& stack, size_t begin, size_t argument) {
+  return overload.arg_names[argument] == "other" && divides(overload, stack, begin);
+}
+
+std::array<uint32_t, kInverseWords> inverse_words(uint32_t bits, isa::Dtype type) {
+  const auto [scale, high, low] = compiler::inverse_parts(
+      type == isa::Dtype::kF32 ? std::bit_cast<float>(bits) : static_cast<float>(static_cast<int32_t>(bits)));
+  return {std::bit_cast<uint32_t>(scale), std::bit_cast<uint32_t>(high), std::bit_cast<uint32_t>(low)};
 }
 
 isa::Dtype param_dtype(ScalarType type) { return is_reduced(type) ? isa::Dtype::kF32 : isa::Dtype::kI32; }

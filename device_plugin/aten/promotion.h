@@ -5,6 +5,7 @@
 #include <c10/core/ScalarType.h>
 #include <c10/util/SmallVector.h>
 
+#include <array>
 #include <cstdint>
 #include <optional>
 
@@ -20,6 +21,11 @@ using OperandTypes = c10::SmallVector<std::optional<c10::ScalarType>, 8>;
 bool rounds_factors();
 
 OperandTypes operand_types(const Overload& overload, const c10::Stack& stack, size_t begin);
+
+// Whether a number at this argument divides: the program takes the parts of its inverse too.
+bool is_divisor(const Overload& overload, const c10::Stack& stack, size_t begin, size_t argument);
+constexpr int32_t kInverseWords = 3;
+std::array<uint32_t, kInverseWords> inverse_words(uint32_t bits, isa::Dtype type);
 
 // A parameter of a program in another type: float16 and bfloat16 travel as float32, small integers as int32.
 isa::Dtype param_dtype(c10::ScalarType type);

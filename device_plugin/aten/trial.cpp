@@ -7,8 +7,11 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <optional>
 #include <set>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 
@@ -169,6 +172,17 @@ bool is_about_types(const std::string& text) {
   return false;
 }
 
+// The shape function of PyTorch wants inner and outer sizes in multiples of 16, as tensor cores do.
+std::optional<at::Tensor> scaled_product_of_any_size(const c10::Stack& stack, size_t begin) {
+  const at::Tensor &self = stack[begin].toTensor(), &mat2 = stack[begin + 1].toTensor();
+  if (self.dim() != 2 || mat2.dim() != 2 || self.size(1) != mat2.size(0)) return std::nullopt;
+  if (self.size(1) % 16 == 0 && mat2.size(1) % 16 == 0) return std::nullopt;
+  const c10::IValue& type = stack[begin + 6];
+  const std::array<int64_t, 2> sizes{self.size(0), mat2.size(1)}, strides{mat2.size(1), 1};
+  return at::detail::empty_strided_meta(sizes, strides,
+                                        type.isNone() ? self.scalar_type() : type.toScalarType());
+}
+
 // What kernels warn about, the shape function has said already.
 class Silence final : public c10::WarningHandler {
  public:
@@ -194,9 +208,17 @@ bool of_one_floating_type(const Call& call) {
 
 std::vector<at::Tensor> meta_results(const c10::OperatorHandle& op, const Call& call, const c10::Stack& stack,
                                      size_t begin) {
+  const std::string name = c10::toString(op.schema().operator_name());
+  if (name == "aten::_scaled_mm")
+    if (const auto own = scaled_product_of_any_size(stack, begin)) return {*own};
   StandIns stand_ins(c10::kMeta);
   stand_ins.share_memory(call.tensors);
-  return stand_ins.call(op, stack, begin);
+  std::vector<at::Tensor> results = stand_ins.call(op, stack, begin);
+  // PyTorch's shape function makes integers of a power of truth values; its kernel does not.
+  if (name == "aten::pow.Tensor_Scalar" && stack[begin + 1].isBool() &&
+      stack[begin].toTensor().scalar_type() == at::kBool)
+    results[0] = results[0].to(at::kBool);
+  return results;
 }
 
 bool check_as_cpu(const c10::OperatorHandle& op, const Overload& overload, const Call& call,

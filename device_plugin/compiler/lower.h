@@ -38,10 +38,10 @@
 //     str                               string
 //     ScalarType                        Dtype (Optional for None)
 //     Layout, Device, MemoryFormat, Generator, pin_memory    anything; never read
-//   Random operators take one argument more than their schema: vector<ParamRef> of 4 consecutive kI32 slots that hold
-//   the Philox state: seed lo, seed hi, offset lo, offset hi (OpInfo::random). One operator consumes numel 32-bit words
-//   per random operand; advancing the offset by numel (rounded up to 4) per result is always enough
-//   (aten::multinomial: by numel of its input).
+//   Random operators take one argument more than their schema, vector<ParamRef>: 4 consecutive kI32 slots of the Philox
+//   state, seed lo, seed hi, offset lo, offset hi (OpInfo::random); one operator consumes numel 32-bit words per random
+//   operand, and advancing the offset by numel (rounded up to 4) per result is enough (aten::multinomial: by that of its
+//   input). So may quotients by a number: 3 consecutive kF32 slots with the parts of its inverse (inverse.h).
 //
 // Results: in schema order. A result that is not wanted or undefined (output_mask[i] == false, running statistics that
 //   were not given) is kNoValue. Shapes, strides and dtypes are those of the meta function, with any strides.

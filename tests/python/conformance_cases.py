@@ -43,9 +43,9 @@ LOOSENED = {
     ("special.i0e", torch.bfloat16): (1.6e-2, 2e-3),  # gradient: the difference of two rounded results
     ("special.i0e", torch.float16): (1e-3, 5e-4),  # the same
     ("nn.functional.normalize", torch.bfloat16): (1.6e-2, 5e-2),  # gradient: the difference of two equal products
-    # through complex128, which is computed as complex64
-    ("float_power", torch.complex64): (1e-4, 1e-5),
-    ("_foreach_pow", torch.complex64): (1e-4, 1e-5),  # the last digit of an angle of many turns
+    # An angle of many turns, in the plane: the CPU's own complex64 is 3.2e-6 off, and knows complex128 for the former.
+    ("float_power", torch.complex64): (4e-6, 1e-5),
+    ("_foreach_pow", torch.complex64): (1e-5, 1e-5),  # and its gradient
     # PyTorch chooses float16 for the sums over chunks
     ("nn.functional.linear_cross_entropy", torch.float16): (1e-3, 2e-3),
 }
@@ -65,9 +65,7 @@ LEADING_RESULTS = {
 }  # fmt: skip
 
 # (operator, form) or (operator, form, type): what PyTorch itself, or a limit that the documentation states, rules out.
-_POLES = "at the poles the CPU's kernel returns what rounding leaves of an infinity"
 REFUSED = {
-    **{(name, "values", t): _POLES for name in ("polygamma", "special.polygamma") for t in ("int8", "int16")},
     ("to_sparse", "values"): "the device has no sparse tensors",
     ("fft.ihfft2", "out"): "PyTorch swaps operand and result where one dimension is transformed",
     ("fft.ihfftn", "out"): "PyTorch swaps operand and result where one dimension is transformed",

@@ -97,6 +97,25 @@ def test_sizes_and_their_gradients():
     assert_same(lambda z: (*torch.var_mean(z, 1), *torch.std_mean(z, 0, correction=0)), z, rtol=1e-5, atol=1e-5)
 
 
+def test_products_distances_and_logarithms_of_sums():
+    z, close = numbers(5, 7), {"rtol": 2e-5, "atol": 2e-5}
+    assert_same(lambda t: (t.prod(), t.prod(1), t.prod(0, keepdim=True), t[:, :0].prod(1)), z, **close)
+    assert_same(lambda t: (t.cumprod(1), t.cumprod(0), t[0, 0].cumprod(0)), z, **close)
+    assert_same(lambda t: torch.logaddexp(t, t.flip(0)), z, **close)
+    assert_same(lambda t: [torch.dist(t, t.flip(1), p) for p in (1, 2, float("inf"))], z, **close)
+    assert_same(lambda t: (torch.renorm(t, 2, 0, 1.5), torch.renorm(t, 1, 1, 2.0)), z, **close)
+    assert_same(lambda t: torch.nn.functional.pairwise_distance(t, t.flip(0)), z, **close)
+
+    def gradient(t):
+        t = t.clone().requires_grad_()
+        return torch.autograd.grad(t.prod(1).sum().abs(), t)[0]
+
+    assert_same(gradient, z, rtol=1e-4, atol=1e-4)
+    sample = torch.empty(4000, dtype=torch.complex64, device="neuron")
+    assert abs(sample.normal_(0, 2).abs().square().mean().item() - 4) < 0.4
+    assert 0 <= torch.view_as_real(sample.uniform_()).amin().item() < 0.01
+
+
 def test_moves():
     z, v, index = numbers(4, 6), numbers(3, 6, seed=1), torch.tensor([2, 0, 2])
     mask = torch.arange(24).reshape(4, 6) % 3 == 0

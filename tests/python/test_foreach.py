@@ -58,6 +58,28 @@ def test_a_call_is_one_program(name, tensors, rest, in_place):
     assert sum(ran.values()) == 1 and next(iter(ran)).startswith("aten::" + name), ran
 
 
+def test_quotients_by_numbers_of_any_size():
+    """The same bits as those of one tensor, from the same program."""
+    numbers = [3.0, -7.0, 1e-42, 1e38, -0.0, float("inf"), float("nan"), 2, 0.1]
+    for dtype in (torch.float32, torch.bfloat16, torch.float16):
+        x = [torch.tensor([0.0, 1.0, -2.5, 3e-5, 6e4, float("inf")]).to(dtype) for _ in numbers]
+        device = on_device(x)
+        compare(torch._foreach_div(device, numbers), torch._foreach_div(x, numbers), equal_nan=True)
+        before = trnsim.report()["caches"]["compiles"]
+        numbers = [n + 1 for n in numbers]
+        many = torch._foreach_div(device, numbers)
+        assert trnsim.report()["caches"]["compiles"] == before
+        for a, n, b in zip(device, numbers, many, strict=True):
+            torch.testing.assert_close(a / n, b, rtol=0, atol=0, equal_nan=True)
+
+
+def test_truth_values_to_the_power_of_one_stay_truth_values():
+    x = [torch.tensor([True, False, True])]
+    for exponent in (True, False):
+        compare(torch._foreach_pow(on_device(x), exponent), torch._foreach_pow(x, exponent))
+        compare([torch.pow(x[0].to("neuron"), exponent)], [torch.pow(x[0], exponent)])
+
+
 def test_another_number_compiles_nothing():
     a, c = (on_device(x) for x in lists(2))
     torch._foreach_addcdiv_(a, a, c, value=0.5)

@@ -70,8 +70,6 @@ NOT_POINTWISE = {
 
 # Functions with zeros that their terms do not have: errors are relative to the largest term, a function of the tensors.
 TERMS = {
-    "aten::sin": lambda x: 1 + 0 * x,
-    "aten::cos": lambda x: 1 + 0 * x,
     "aten::tan": lambda x: 1 + torch.tan(x) ** 2,  # the slope: relative to 1 in the angle
     "aten::sinc": lambda x: 1 / (1 + x.abs()),
     "aten::gelu": lambda x: x.abs(),  # x * (1 + erf), on the CPU
@@ -216,6 +214,22 @@ def test_angles_of_any_size(function):
     x = torch.randn(4096) * torch.exp2(torch.randint(0, 120, (4096,)).float())
     error = (function(x.to("neuron")).cpu().double() - function(x.double())).abs().max().item()
     assert error < 3e-7
+
+
+@pytest.mark.parametrize("function", [torch.sin, torch.cos, torch.tan])
+def test_angles_next_to_zeros_and_poles_keep_their_digits(function):
+    nearest = (torch.arange(-2600, 2601).double() * (torch.pi / 2)).float()
+    up = nearest
+    x = [nearest, nearest + 1e-3, nearest * (1 - 1e-5)]
+    for _ in range(3):
+        up = up.nextafter(torch.tensor(float("inf")))
+        x.append(up)
+    x = torch.cat(x)
+    x = x[x.abs() < 4096]  # beyond, an angle has 32 digits of a turn
+    exact = function(x.double())
+    error = ((function(x.to("neuron")).cpu().double() - exact) / exact).nan_to_num(0).abs()
+    worst = error.argmax()
+    assert error[worst] < 4e-7, (x[worst].item(), error[worst].item())
 
 
 @pytest.mark.parametrize("largest", [True, False])

@@ -55,9 +55,19 @@ Ex quotient(Pointwise& p) {
   return p.map.binary(op, p[0], p[1]);
 }
 
+// a / b. A number that divides may come with the parts of its inverse: products are left of the division.
+Ex true_quotient(Pointwise& p) {
+  const LowerContext& c = p.context;
+  const auto* inverse = std::get_if<std::vector<ParamRef>>(&c.arg(c.num_args() - 1));
+  const Ex a = p.f32(0);
+  if (inverse == nullptr) return a / p.f32(1);
+  const Ex scaled = a * p.map.param(inverse->at(0));
+  return scaled * p.map.param(inverse->at(1)) + scaled * p.map.param(inverse->at(2));
+}
+
 Ex divide(Pointwise& p, int mode) {
   std::string rounding = p.context.str(mode);
-  if (rounding.empty()) return p.f32(0) / p.f32(1);
+  if (rounding.empty()) return true_quotient(p);
   if (rounding == "floor") return quotient<ExprOp::kFloorDiv>(p);
   if (rounding == "trunc") return quotient<ExprOp::kTruncDiv>(p);
   p.context.refuse("rounding mode '" + rounding + "'");
@@ -194,9 +204,9 @@ TRNSIM_LOWER(std::vector<LowerRow>{
     {"aten::rsub.Scalar", pointwise<[](Pointwise& p) { return p[1] - scaled(p, p[0], 2); }>},
     {"aten::mul.Tensor", binary_any<ExprOp::kMul>},
     {"aten::mul.Scalar", binary_any<ExprOp::kMul>},
-    {"aten::div.Tensor", pointwise<[](Pointwise& p) { return p.f32(0) / p.f32(1); }>},
-    {"aten::div.Scalar", pointwise<[](Pointwise& p) { return p.f32(0) / p.f32(1); }>},
-    {"aten::true_divide.Tensor", pointwise<[](Pointwise& p) { return p.f32(0) / p.f32(1); }>},
+    {"aten::div.Tensor", pointwise<true_quotient>},
+    {"aten::div.Scalar", pointwise<true_quotient>},
+    {"aten::true_divide.Tensor", pointwise<true_quotient>},
     {"aten::div.Tensor_mode", pointwise<[](Pointwise& p) { return divide(p, 2); }>},
     {"aten::div.Scalar_mode", pointwise<[](Pointwise& p) { return divide(p, 2); }>},
     {"aten::floor_divide", pointwise<quotient<ExprOp::kFloorDiv>>},

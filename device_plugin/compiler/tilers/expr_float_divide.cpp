@@ -2,6 +2,7 @@
 // reciprocal. Remainders are exact for every pair of operands.
 #include <cmath>
 
+#include "device_plugin/compiler/inverse.h"
 #include "device_plugin/compiler/tilers/expr.h"
 
 namespace trnsim::compiler {
@@ -76,8 +77,7 @@ void Ops::refine(const Access& q, const Access& better) {
   select(q, better, fused(q, AluOp::kNotEqual, imm(0), AluOp::kLogicalAnd, finite, false, {}, Dtype::kU8));
 }
 
-// x / y = x*h + x*l, where h + l is 1/y to twice the digits: within one unit in the last place, and exact quotients come
-// out exact. h is below 1/y in magnitude, so that l has its sign and infinities stay what they are.
+// x / y = x*h + x*l with the parts of the inverse (inverse.h).
 void Ops::divide_by_scalar(const Access& x, const Src& y, const Access& q, bool invariant) {
   Inverse inverse;
   if (y.kind == Src::Kind::kConst)
@@ -91,7 +91,7 @@ void Ops::divide_by_scalar(const Access& x, const Src& y, const Access& q, bool 
     dividend = temp(Dtype::kF32);
     b.tensor_scalar(dividend, x, AluOp::kMultiply, inverse.scale);
   }
-  if (q.dtype == Dtype::kBF16 || inverse.low.kind == ScalarOperand::Kind::kNone) {
+  if (q.dtype == Dtype::kBF16) {
     b.tensor_scalar(q, dividend, AluOp::kMultiply, inverse.high);
     return;
   }
@@ -100,16 +100,9 @@ void Ops::divide_by_scalar(const Access& x, const Src& y, const Access& q, bool 
   fused(dividend, AluOp::kMultiply, inverse.high, AluOp::kAdd, low, false, q);
 }
 
-// Scaled to where neither part leaves the normal numbers.
 Ops::Inverse Ops::inverse_of(float y) {
-  const float magnitude = std::fabs(y);
-  if (magnitude == 0 || !(magnitude < kInf)) return {{}, imm(1.0f / y), {}};
-  const float scale = magnitude < kTiny ? kUp : magnitude > 1.0f / kTiny ? 1.0f / kUp : 1.0f;
-  const double scaled = static_cast<double>(y) * scale;
-  auto high = static_cast<float>(1.0 / scaled);
-  if (std::fabs(high * scaled) > 1) high = std::nextafter(high, 0.0f);
-  const double low = (1.0 - high * scaled) / scaled;
-  return {scale == 1.0f ? ScalarOperand{} : imm(scale), imm(high), imm(static_cast<float>(low))};
+  const InverseParts p = inverse_parts(y);
+  return {p.scale == 1 ? ScalarOperand{} : imm(p.scale), imm(p.high), imm(p.low)};
 }
 
 // The same on a column: the rest 1 - y*h is exact, because y and h are cut in two. Where it is no number, h is 0 or

@@ -11,11 +11,19 @@ constexpr float kPi = 3.14159265358979f;
 constexpr float kHalfPi = 1.57079632679490f;
 constexpr float kInf = HUGE_VALF;
 constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
-// 2*pi in three parts; the first two have few bits, so that their products with integers below 2^10 are exact.
-constexpr float kPart1 = 6.28125f, kPart2 = 0.0019350051879882812f, kPart3 = 3.0199159819e-7f;
+constexpr float kInversePi = 0.318309886183791f;
+// Pi in four parts; all but the last have so few digits that their products with k are exact.
+constexpr float kPiParts[] = {3.140625f, 0x1.fb4p-11f, 0x1.444p-23f, 0x1.68c234p-38f};
 constexpr float kFar = 4096;  // from here on the parts do not hold
 
 ScalarOperand imm(float v) { return TileBuilder::imm(v); }
+
+// x - k * (part of pi), for |k| below 2^13 with halves.
+Access minus_multiple_of_pi(Ops& o, const Access& x, const Access& k, float part) {
+  Access r = x;
+  for (const float p : kPiParts) r = o.fused(k, AluOp::kMultiply, imm(-p * part), AluOp::kAdd, r);
+  return r;
+}
 }  // namespace
 
 // |x| / (2*pi) modulo 1 in units of 2^-32, for kFar <= |x|, as int32. |x| = m * 2^e: the 64 binary digits of
@@ -45,34 +53,37 @@ Access Ops::turns(const Access& x) {
   return as_int(int_binary(AluOp::kAdd, int_binary(AluOp::kMultiply, m, high), carry));
 }
 
-// cos(x) = sin(x - 2*pi*(k - 1/4)).
+// sin(x) = (-1)^k sin(x - k*pi), cos(x) = (-1)^k sin(x - (k - 1/2)*pi), k being the nearest: where the function is zero, so
+// is the angle that is left, and that keeps the relative accuracy.
 Access Ops::sine(const Access& x, bool cosine) {
-  float quarter = cosine ? 0.25f : 0.0f;
-  Access k = scalar2(x, AluOp::kMultiply, 0.159154943091895f, AluOp::kAdd, quarter);
-  k = scalar2(k, AluOp::kAdd, kRound, AluOp::kSubtract, kRound);
-  if (cosine) k = scalar(k, AluOp::kSubtract, 0.25f);
-  Access r = fused(k, AluOp::kMultiply, imm(-kPart1), AluOp::kAdd, x);
-  r = fused(k, AluOp::kMultiply, imm(-kPart2), AluOp::kAdd, r);
-  r = fused(k, AluOp::kMultiply, imm(-kPart3), AluOp::kAdd, r);
+  Access rounded =
+      cosine ? scalar(scalar2(x, AluOp::kMultiply, kInversePi, AluOp::kAdd, 0.5f), AluOp::kAdd, kRound)
+             : scalar2(x, AluOp::kMultiply, kInversePi, AluOp::kAdd, kRound);
+  Access k = cosine ? scalar2(rounded, AluOp::kSubtract, kRound, AluOp::kSubtract, 0.5f)
+                    : scalar(rounded, AluOp::kSubtract, kRound);
+  Access r = minus_multiple_of_pi(*this, x, k, 1);
+  Access sign = bits(rounded, AluOp::kShiftLeft, 31);  // k is odd
+
   Access wide = typed_tile(of(x), Dtype::kF32);
-  Access t = turns(wide);
+  Access t = turns(wide), far_is = compare_magnitude(x, AluOp::kGreaterEqual, kFar);
   if (cosine) t = int_binary(AluOp::kAdd, t, int_constant(int64_t{1} << 30, Dtype::kI32));
-  Access far = scalar(t, AluOp::kMultiply, kPi * 0x1p-31f);
+  // The nearest half turn, and the distance from it.
+  Access half = int_binary(AluOp::kAdd, t, int_constant(int64_t{1} << 30, Dtype::kI32));
+  select(sign, bits(half, AluOp::kBitAnd, 0x80000000u), far_is);
+  Access far = scalar(as_int(bits(t, AluOp::kShiftLeft, 1)), AluOp::kMultiply, kPi * 0x1p-32f);
   if (!cosine) far = flip_sign(far, wide);
   // Infinity times 0: no angle.
-  select(r, fused(x, AluOp::kMultiply, imm(0), AluOp::kAdd, far),
-         compare_magnitude(x, AluOp::kGreaterEqual, kFar));
+  select(r, fused(x, AluOp::kMultiply, imm(0), AluOp::kAdd, far), far_is);
+
   r = scalar2(r, AluOp::kMax, -kPi, AluOp::kMin, kPi);
-  return act(ActFunc::kSin, r);
+  return as_float(int_binary(AluOp::kBitXor, word(act(ActFunc::kSin, r)), sign));
 }
 
 // Reduction by pi/2 keeps the relative accuracy next to the poles: for odd multiples, tan(x) = -cos(r) / sin(r).
 Access Ops::tangent(const Access& x) {
-  Access k = scalar(x, AluOp::kMultiply, 0.636619772367581f);
+  Access k = scalar(x, AluOp::kMultiply, 2 * kInversePi);
   k = scalar2(k, AluOp::kAdd, kRound, AluOp::kSubtract, kRound);
-  Access r = fused(k, AluOp::kMultiply, imm(-kPart1 / 4), AluOp::kAdd, x);
-  r = fused(k, AluOp::kMultiply, imm(-kPart2 / 4), AluOp::kAdd, r);
-  r = fused(k, AluOp::kMultiply, imm(-kPart3 / 4), AluOp::kAdd, r);
+  Access r = minus_multiple_of_pi(*this, x, k, 0.5f);
   Access half = scalar(k, AluOp::kMultiply, 0.5f);
   Access even = scalar2(half, AluOp::kAdd, kRound, AluOp::kSubtract, kRound);
   Access odd = binary(AluOp::kNotEqual, of(half), of(even), {}, Dtype::kU8);

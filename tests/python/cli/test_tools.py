@@ -32,11 +32,12 @@ def test_upstream_runs_the_classes_of_the_device_and_names_every_outcome(tmp_pat
         "test_of_another_device_neuron": "skipped",
         "test_that_fails_neuron": "failed",
         "test_that_ends_the_process_neuron": "crashed",
+        "test_that_exits_neuron": "crashed",
         "test_view_neuron": "passed",
     }
     assert "cuda" in outcomes["test_of_another_device_neuron"][1]
     assert "Scalars are not" in outcomes["test_that_fails_neuron"][1] or "not close" in str(outcomes)
-    assert "| all | 3 | 1 | 1 | 1 |" in done.stdout and "| all | 3 | 1 | 1 | 1 |" in (tmp_path / "p.md").read_text()
+    assert "| all | 3 | 1 | 1 | 2 |" in done.stdout and "| all | 3 | 1 | 1 | 2 |" in (tmp_path / "p.md").read_text()
 
 
 @pytest.mark.parametrize(
