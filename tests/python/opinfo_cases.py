@@ -40,7 +40,7 @@ TIES = {"argsort": 0, "kthvalue": 1, "mode": 0, "msort": None, "sort": 0, "topk"
 UP_TO_SIGN = {"linalg.eigh", "linalg.svd", "svd"}
 
 # Where a function has a pole, the CPU's kernel returns an infinity or what rounding leaves of it.
-POLES = {name: lambda x: (x <= 0) & (x == x.trunc()) for name in ("polygamma", "special.polygamma")}
+POLES = {name: lambda x: (x <= 0) & (x == x.trunc()) for name in ("polygamma", "special.polygamma")}  # of floats
 
 LOWERED_OVERLOADS = list(_C.lowered_ops())
 LOWERED = {base_name(name) for name in LOWERED_OVERLOADS}
@@ -242,8 +242,12 @@ def pairs(t):
 def comparable(op, sample, result):
     """What is unique of a result: vectors of decompositions are so up to their sign only; at a pole there is none."""
     if result is not None and op.name in POLES:
-        at_pole = POLES[op.name](sample.input.detach())
-        return result.masked_fill(at_pole.to(result.device), 0) if result.shape == at_pole.shape else result
+        at_pole = POLES[op.name](sample.input.detach().float())
+
+        def without_poles(t):
+            return t.masked_fill(at_pole.to(t.device), 0) if t.shape == at_pole.shape else t
+
+        return pytree.tree_map_only(torch.Tensor, without_poles, result)
     unique = sample.output_process_fn_grad
     return unique(result) if op.name in UP_TO_SIGN and unique is not None else result
 
