@@ -362,8 +362,7 @@ class Mover {
   std::optional<Plan> priced(const Region& r, Plan plan) const {
     const Region piece = first_piece(r, plan.chunk);
     const Turned t = turned(piece, plan);
-    const Access stored =
-        stored_tile(dense_access(isa::Space::kSbuf, t.rows, {t.blocks * t.columns}, dtype_), t);
+    const Access stored = dense_access(isa::Space::kSbuf, t.rows, {t.blocks * t.columns}, dtype_);
     double dma = transfer_ns(stored_to(piece, plan, t), stored), tensor = 0, drain = 0;
     if (plan.kind == Plan::Kind::kTurnByDma) {
       dma += static_cast<double>(t.row_tiles * t.others) *
@@ -395,30 +394,29 @@ class Mover {
 
   // [columns, column tile, others..., source run]
   Access loaded_from(const Region& piece, const Plan& plan, const Turned& t) const {
-    const Axis& column = piece.axes[plan.column];
-    std::vector<int64_t> sizes{t.columns, t.column_tiles}, strides{column.from, column.from * t.columns};
-    for (size_t a : t.other_axes) {
-      sizes.push_back(piece.axes[a].size);
-      strides.push_back(piece.axes[a].from);
-    }
-    sizes.push_back(t.rows_of_source());
-    strides.push_back(1);
-    return source(piece.from, std::move(sizes), std::move(strides));
+    const auto [sizes, strides] =
+        lines(piece, plan.column, t.columns, t.column_tiles, t, t.rows_of_source(), &Axis::from);
+    return source(piece.from, sizes, strides);
   }
   // [rows, row tile, others..., result run]
   Access stored_to(const Region& piece, const Plan& plan, const Turned& t) const {
-    const Axis& row = piece.axes[plan.row];
-    std::vector<int64_t> sizes{t.rows, t.row_tiles}, strides{row.to, row.to * t.rows};
-    for (size_t a : t.other_axes) {
-      sizes.push_back(piece.axes[a].size);
-      strides.push_back(piece.axes[a].to);
-    }
-    sizes.push_back(t.columns * t.column_tiles);
-    strides.push_back(1);
-    return result(piece.to, std::move(sizes), std::move(strides));
+    const auto [sizes, strides] =
+        lines(piece, plan.row, t.rows, t.row_tiles, t, t.columns * t.column_tiles, &Axis::to);
+    return result(piece.to, sizes, strides);
   }
-  Access stored_tile(const Access& flat, const Turned& t) const {
-    return columns_of(flat, 0, t.blocks * t.columns);
+  // Sizes and strides of one side of a turned piece: `axis` on partitions in tiles, and runs behind them.
+  using Lines = std::pair<std::vector<int64_t>, std::vector<int64_t>>;
+  Lines lines(const Region& piece, size_t axis, int64_t partitions, int64_t tiles, const Turned& t,
+              int64_t run, int64_t Axis::*stride) const {
+    const int64_t step = piece.axes[axis].*stride;
+    Lines l{{partitions, tiles}, {step, step * partitions}};
+    for (size_t a : t.other_axes) {
+      l.first.push_back(piece.axes[a].size);
+      l.second.push_back(piece.axes[a].*stride);
+    }
+    l.first.push_back(run);
+    l.second.push_back(1);
+    return l;
   }
   // `count` columns of one row tile and one element of the other axes, as the source has them: [count, rows].
   Access turned_block(const Region& piece, const Plan& plan, const Turned& t, int64_t row_tile, int64_t other,
@@ -548,7 +546,7 @@ class Mover {
     } else {
       turn_on_tensor(piece, plan, t, stored, from_bytes);
     }
-    tile_.store(moving(stored_to(piece, plan, t), to_bytes), stored_tile(stored, t));
+    tile_.store(moving(stored_to(piece, plan, t), to_bytes), stored);
   }
 
   void turn_on_tensor(const Region& piece, const Plan& plan, const Turned& t, const Access& stored,
