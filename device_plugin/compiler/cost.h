@@ -2,6 +2,7 @@
 // (overrides of a run do not change programs).
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "isa/instruction.h"
@@ -18,6 +19,9 @@ struct ComputeTime {
   double issue_ns = 0, latency_ns = 0, shared_port_ns = 0;
 };
 ComputeTime compute_time(const isa::Instruction& i, isa::Engine engine, const config::Config& c);
+
+// Shorter runs in memory cost a DMA engine as much as these.
+constexpr int64_t kFullRunBytes = 512;
 
 // A transfer alone: service time of its busiest engine, and what precedes and follows it.
 struct TransferTime {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "device_plugin/compiler/cost.h"
 #include "device_plugin/compiler/fusion/views.h"
 
 namespace trnsim::compiler::fusion {
@@ -10,7 +11,6 @@ namespace {
 // Rates of one physical core, rounded: sixteen DMA engines; two engines that share the operators, 128 lanes each.
 constexpr double kBytesPerNs = 400;
 constexpr double kElementsPerNs = 220;
-constexpr double kFullRunBytes = 512;  // shorter runs waste DMA bandwidth
 constexpr double kWorstRunPenalty = 32;
 // The map tiler's budget (tilers/map.cpp).
 constexpr int64_t kRowBytes = 180 * 1024;
@@ -127,7 +127,7 @@ double transfer_bytes(const MapForm& f, const View& v, int inner) {
       }
     }
   }
-  const double penalty = kFullRunBytes / (static_cast<double>(run) * element);
+  const double penalty = static_cast<double>(kFullRunBytes) / (static_cast<double>(run) * element);
   return bytes * std::clamp(penalty, 1.0, kWorstRunPenalty);
 }
 

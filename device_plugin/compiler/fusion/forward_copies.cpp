@@ -5,14 +5,13 @@
 // product may read either of the two axes of its operands in runs.
 #include <algorithm>
 
+#include "device_plugin/compiler/cost.h"
 #include "device_plugin/compiler/fusion/align.h"
 #include "device_plugin/compiler/fusion/passes.h"
 #include "device_plugin/compiler/fusion/views.h"
 
 namespace trnsim::compiler::fusion {
 namespace {
-
-constexpr int64_t kFullRunBytes = 512;
 
 int64_t run_bytes(const View& v) {
   int64_t run = 1;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "device_plugin/compiler/cost.h"
 #include "device_plugin/compiler/lower.h"
 
 namespace trnsim::compiler {
@@ -37,7 +38,7 @@ void lower_reshape_copy(LowerContext& c) {
 // Pieces of `out` along axis `d`, one after the other. Where they would be short runs in memory they lie one behind the
 // other first, in scratch, and are moved to their places together: a move can write runs that hold all of them.
 void place_pieces(LowerContext& c, const View& out, int d, const std::vector<View>& pieces) {
-  constexpr int64_t kFullRunBytes = 512, kSmallBytes = 8192;
+  constexpr int64_t kSmallBytes = 8192;
   const auto axis = static_cast<size_t>(d);
   int64_t unit = 0, inner = static_cast<int64_t>(isa::dtype_bytes(out.dtype));
   for (const View& v : pieces) unit = std::gcd(unit, v.sizes.at(axis));

@@ -9,8 +9,6 @@ namespace trnsim::compiler {
 
 namespace {
 constexpr float kInf = HUGE_VALF;
-// The reciprocal of a divisor below kTiny may overflow; it is scaled up by kUp, the dividend with it.
-constexpr float kTiny = 0x1p-60f, kUp = 0x1p60f;
 
 ScalarOperand imm(float v) { return TileBuilder::imm(v); }
 
@@ -37,7 +35,7 @@ Access Ops::divide(const Src& x, const Src& y, const Access& dst, bool invariant
   const bool narrow = isa::dtype_bytes(y.access.dtype) < 4;  // at most 11 bits
   Src dividend = x;
   Access divisor = y.access;
-  if (divisor.dtype != Dtype::kF16) {  // the smallest FP16 is far above kTiny
+  if (divisor.dtype != Dtype::kF16) {  // the smallest FP16 is far above kTinyDivisor
     Access factor = scale_of_tiny(divisor);
     divisor = binary(AluOp::kMultiply, of(factor), y);
     dividend = of(binary(AluOp::kMultiply, x, of(factor)));
@@ -66,10 +64,10 @@ Access Ops::divide(const Src& x, const Src& y, const Access& dst, bool invariant
 
 Access Ops::upper_half(const Access& a) { return as_float(bits(a, AluOp::kBitAnd, 0xfffff000u)); }
 
-// kUp where |y| < kTiny, else 1.
+// kScaleUp where |y| < kTinyDivisor, else 1.
 Access Ops::scale_of_tiny(const Access& y) {
-  Access tiny = compare_magnitude(y, AluOp::kLess, kTiny, Dtype::kF32);
-  return scalar2(tiny, AluOp::kMultiply, kUp - 1, AluOp::kAdd, 1);
+  Access tiny = compare_magnitude(y, AluOp::kLess, kTinyDivisor, Dtype::kF32);
+  return scalar2(tiny, AluOp::kMultiply, kScaleUp - 1, AluOp::kAdd, 1);
 }
 
 void Ops::refine(const Access& q, const Access& better) {

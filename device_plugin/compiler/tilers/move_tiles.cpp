@@ -17,7 +17,6 @@ namespace trnsim::compiler {
 namespace {
 
 constexpr int64_t kTileBytes = 16 * 1024;  // per partition; two tiles of a piece, of two pieces at a time
-constexpr int64_t kRunBytes = 512;         // shorter runs cost a DMA engine as much as these
 constexpr int64_t kMaxGap = 8;             // elements of a run that are loaded for one that is wanted
 constexpr int64_t kTurnTiles = 4;          // 128x128 blocks along either side of a piece
 constexpr size_t kFreeDims = 4;            // of a tile
@@ -147,7 +146,7 @@ class Mover {
   // Nothing where the transfer from HBM to HBM is as good.
   std::optional<Plan> best_plan(const Region& r) const {
     if (r.axes.empty() || r.axes.back().to <= 0) return std::nullopt;
-    if (r.axes.back().from == 1 && r.axes.back().to == 1 && r.axes.back().size * bytes_ >= kRunBytes)
+    if (r.axes.back().from == 1 && r.axes.back().to == 1 && r.axes.back().size * bytes_ >= kFullRunBytes)
       return std::nullopt;
     Plan best;
     best.ns = direct_ns(r);
@@ -158,7 +157,7 @@ class Mover {
     for (size_t p = 0; p < r.axes.size(); ++p) {
       const int64_t n = r.axes[p].size;
       offer(permuting(r, p, 0));
-      for (const int64_t inner : {n / kPartitions, kRunBytes / 4 / bytes_, kRunBytes / bytes_})
+      for (const int64_t inner : {n / kPartitions, kFullRunBytes / 4 / bytes_, kFullRunBytes / bytes_})
         if (inner > 1 && 2 * inner <= n && inner * bytes_ <= kTileBytes)
           offer(permuting(r.split(p, inner), p, inner));
     }
@@ -227,7 +226,7 @@ class Mover {
       plan.chunk[a] = n;
       room = std::max<int64_t>(1, room * before / n);
     };
-    const int64_t run = kRunBytes / bytes_;
+    const int64_t run = kFullRunBytes / bytes_;
     fill(d, run);
     fill(s, run);
     fill(d, r.axes[d].size);
