@@ -2,110 +2,165 @@
 
 PyTorch makes a class of every generic test class for every device it knows; this device is its PrivateUse1. Only those
 classes run, each file in a process of its own. A test that ends the process counts as "crashed", and the rest goes on.
+A test that fails on the CPU of the installed PyTorch as well, or for a reason that upstream_reasons.py names, counts
+as "explained".
 """
 
 from __future__ import annotations
 
 import argparse
 import collections
+import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from upstream_reasons import REASONS
+
 HERE = Path(__file__).resolve().parent
-OUTCOMES = ("passed", "skipped", "failed", "crashed")
+OUTCOMES = ("passed", "skipped", "explained", "failed", "crashed")
+HELPERS = ("pytest", "torch", "numpy", "expecttest", "hypothesis")  # what PyTorch's tests import
 DEFAULT_FILES = [
     f"test_{name}.py"
     for name in (
         "torch", "ops", "nn", "autograd", "unary_ufuncs", "binary_ufuncs", "reductions", "indexing", "view_ops",
         "tensor_creation_ops", "type_promotion", "sort_and_select", "shape_ops", "scatter_gather_ops", "linalg",
-        "foreach", "modules", "optim", "masked", "testing",
+        "foreach", "modules", "optim", "masked", "testing", "transformers", "complex", "dataloader", "serialization",
+        "dlpack", "namedtensor", "stateless", "autocast",
     )
 ]  # fmt: skip
 
 
-def run_file(path: Path, expression: str | None, timeout_s: int) -> list[dict]:
-    """Rows {"test", "outcome", "reason"} of one file."""
+def run_tests(path: Path, device: str, limit_s: int, expression: str | None = None, only: list[str] = ()) -> list[dict]:
+    """Rows {"test", "outcome", "reason"} of one file, of the classes for "neuron" or "cpu"."""
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder) / "results.jsonl"
         results.touch()
         env = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]),
-            "PYTORCH_TESTING_DEVICE_ONLY_FOR": "privateuse1",
+            "PYTORCH_TESTING_DEVICE_ONLY_FOR": "privateuse1" if device == "neuron" else device,
             "UPSTREAM_RESULTS": str(results),
+            "UPSTREAM_SUFFIXES": "PRIVATEUSE1,NEURON" if device == "neuron" else device.upper(),
+            "UPSTREAM_ONLY": "\n".join(only),
+            "UPSTREAM_LIMIT_S": str(limit_s),
             "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
         }
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "upstream_plugin", "-p", "no:cacheprovider", str(path)]
-        command += ["-k", expression] if expression else []
+        if device == "cpu":
+            env["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
+        # The checkout's own conftest.py and pytest.ini belong to its version of pytest, and serve its CI only.
+        command = [sys.executable, "-m", "pytest", "-q", "--noconftest", "-c", os.devnull, f"--rootdir={path.parent}"]
+        command += ["--capture=sys", "--assert=plain", "--tb=native", "-p", "no:warnings", "-p", "no:cacheprovider"]
+        command += ["-p", "upstream_plugin", str(path), *(["-k", expression] if expression else [])]
         while True:
             before = results.read_text()
-            try:
-                done = subprocess.run(
-                    command, cwd=path.parent, env=env, capture_output=True, text=True, timeout=timeout_s, check=False
-                )
-            except subprocess.TimeoutExpired:  # the results so far stand; the test that ran counts as crashed
-                return read(results)
-            rows = read(results)
+            done = subprocess.run(command, cwd=path.parent, env=env, capture_output=True, text=True, check=False)
             now = results.read_text()
             if now != before and "outcome" not in json.loads(now.splitlines()[-1]):
-                continue  # the last test ended the process, with whatever code
-            if done.returncode in (0, 1, 5):  # tests ran: good, some failed, none
-                break
-            if done.returncode >= 0 or now == before:  # no test had begun
+                # The last test ended the process, with whatever code; the next one goes on after it.
+                test = json.loads(now.splitlines()[-1])["test"]
+                why = f"ran longer than {limit_s} s" if "Timeout (" in done.stderr else "the process ended"
+                with results.open("a") as file:
+                    file.write(json.dumps({"test": test, "outcome": "crashed", "reason": why}) + "\n")
+                continue
+            rows = read(results)
+            told = any(row["outcome"] == "failed" for row in rows)
+            if done.returncode not in (0, 5) and not told:  # 5: no test is left
                 why = (done.stdout + done.stderr).strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
                 rows.append({"test": "(the file)", "outcome": "failed", "reason": why[0]})
-                break
-        return rows
+            return rows
 
 
 def read(results: Path) -> list[dict]:
-    """The outcome of each test; one that began and has none ended its process."""
+    """The outcome of each test; the first failure of one that reports several, as subtests do."""
     rows: dict[str, dict] = {}
     for line in results.read_text().splitlines():
         row = json.loads(line)
-        rows[row["test"]] = row if "outcome" in row else {**row, "outcome": "crashed", "reason": "the process ended"}
+        if "outcome" in row and rows.get(row["test"], {}).get("outcome") not in ("failed", "crashed"):
+            if missing := re.search(r"No module named '([\w.]+)'", row["reason"]):
+                row["reason"] += f"; next step: pip install {missing[1]}"
+            rows[row["test"]] = row
     return list(rows.values())
 
 
-def table(by_file: dict[str, list[dict]]) -> str:
-    lines = ["| file | passed | skipped | failed | crashed |", "|---|---|---|---|---|"]
+def explain(path: Path, rows: list[dict], limit_s: int) -> None:
+    """Tells faults of the device from the failures that have a reason outside of it."""
+    failures = [row for row in rows if row["outcome"] in ("failed", "crashed")]
+    for row in failures:
+        for tests, message, why in REASONS:
+            if re.search(tests, f"{path.name}::{row['test']}") and re.search(message, row["reason"]):
+                row.update(outcome="explained", why=why)
+                break
+    twins = {twin(row["test"]): row for row in failures if row["outcome"] != "explained" and "::" in row["test"]}
+    if not twins:
+        return
+    for on_cpu in run_tests(path, "cpu", limit_s, only=list(twins)):
+        if on_cpu["outcome"] in ("failed", "crashed") and on_cpu["test"] in twins:
+            twins[on_cpu["test"]].update(outcome="explained", why="fails on the CPU of the installed PyTorch, too")
+
+
+def twin(test: str) -> str:
+    """The name that PyTorch gives the same test for the CPU."""
+    group, _, name = test.rpartition("::")
+    head, _, tail = name.rpartition("_neuron")
+    return re.sub("(NEURON|PRIVATEUSE1)$", "CPU", group) + "::" + (f"{head}_cpu{tail}" if head else name)
+
+
+def page(results: dict) -> str:
+    import torch
+
+    by_file = results["files"]
+    lines = ["| file | " + " | ".join(OUTCOMES) + " |", "|---" * (len(OUTCOMES) + 1) + "|"]
     total: collections.Counter = collections.Counter()
-    for name, rows in by_file.items():
+    for name, rows in sorted(by_file.items()):
         counts = collections.Counter(row["outcome"] for row in rows)
         total += counts
         lines.append(f"| {name} | " + " | ".join(str(counts[o]) for o in OUTCOMES) + " |")
     lines.append("| all | " + " | ".join(str(total[o]) for o in OUTCOMES) + " |")
-    for outcome, title in (("skipped", "Skipped"), ("failed", "Failed"), ("crashed", "Crashed")):
-        rows = [(name, row) for name, rows in by_file.items() for row in rows if row["outcome"] == outcome]
-        if not rows:
-            continue
-        lines += ["", f"## {title}", ""]
-        if outcome == "skipped":
-            reasons = collections.Counter(row["reason"] for _, row in rows)
-            lines += ["| tests | reason |", "|---|---|"]
+    rows = [(name, row) for name, rows in sorted(by_file.items()) for row in rows]
+    for outcome, title, key in (("skipped", "Skipped by PyTorch", "reason"), ("explained", "Explained", "why")):
+        reasons = collections.Counter(general(row[key]) for _, row in rows if row["outcome"] == outcome)
+        if reasons:
+            lines += ["", f"## {title}", "", "| tests | reason |", "|---|---|"]
             lines += [f"| {count} | {cell(reason)} |" for reason, count in reasons.most_common()]
-        else:
-            lines += ["| test | reason |", "|---|---|"]
-            lines += [f"| {name}: {row['test']} | {cell(row['reason'])} |" for name, row in rows]
-    return "\n".join(lines) + "\n"
+    failures: dict[tuple, list[str]] = {}
+    for name, row in rows:
+        if row["outcome"] in ("failed", "crashed"):
+            test = row["test"].rpartition("::")[2].rpartition("_neuron")[0] or row["test"]
+            failures.setdefault((row["outcome"], f"{name}: {test}"), []).append(row["reason"])
+    if failures:
+        lines += ["", "## Left", "", "| test | outcome | types | reason of the first |", "|---|---|---|---|"]
+        lines += [f"| {test} | {how} | {len(why)} | {cell(why[0])} |" for (how, test), why in failures.items()]
+    installed = torch.__version__.partition("+")[0]
+    head = (
+        "# PyTorch's own tests\n\nGenerated by `tools/upstream`; do not edit. The device-generic classes of the test"
+        f" files of PyTorch {results['checkout']}, run with PyTorch {installed}. *Explained* are failures for a reason"
+        " outside of the device; float64 is compared by the tolerances of float32, as which it is computed.\n\n"
+    )
+    return head + "\n".join(lines) + "\n"
+
+
+def general(reason: str) -> str:
+    """A reason of skipping without what differs between the cases of one test."""
+    return re.sub(r"\b(torch\.)?(b?float|complex|u?int)\d+\b", "this type", (reason.splitlines() or [""])[0])
 
 
 def cell(text: str) -> str:
-    return (text.splitlines() or [""])[0][:200].replace("|", "\\|")
+    return " ".join(text.split())[:160].replace("|", "\\|")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="tools/upstream", description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path, help="the folder test/ of a PyTorch checkout of the installed version")
+    parser.add_argument("folder", type=Path, help="the folder test/ of a PyTorch checkout, best of the version in use")
     parser.add_argument("files", nargs="*", help="files in it; default: those of tensors, operators and modules")
     parser.add_argument("-k", dest="expression", help="only tests that match, as in pytest")
-    parser.add_argument("--page", type=Path, help="write the table to this file, too")
-    parser.add_argument("--json", type=Path, help="write the result of every test to this file")
-    parser.add_argument("--timeout", type=int, default=6 * 3600, help="seconds for one file")
+    parser.add_argument("--page", type=Path, help="write the tables to this file, too")
+    parser.add_argument("--json", type=Path, help="keep the result of every test here, beside those of other files")
+    parser.add_argument("--limit", type=int, default=180, help="seconds for one test (180)")
     options = parser.parse_args()
     if not options.folder.is_dir():
         parser.error(f"user error: {options.folder} is no folder; give test/ of a PyTorch source checkout")
@@ -113,18 +168,29 @@ def main() -> int:
     missing = [name for name in names if not (options.folder / name).exists()]
     if missing or not names:
         parser.error(f"user error: {options.folder} has no {', '.join(missing) or 'test file of PyTorch'}")
-    by_file = {}
+    if missing := [name for name in HELPERS if importlib.util.find_spec(name) is None]:
+        words = " ".join(missing)
+        parser.error(f"user error: PyTorch's tests need what is not installed: {words}; next step: pip install {words}")
+    version = options.folder / ".." / "version.txt"
+    results = {"checkout": version.read_text().strip() if version.exists() else "of unknown version", "files": {}}
+    if options.json and options.json.exists():
+        results["files"] = json.loads(options.json.read_text())["files"]
+    failed = False
     for name in names:
-        by_file[name] = run_file((options.folder / name).resolve(), options.expression, options.timeout)
-        counts = collections.Counter(row["outcome"] for row in by_file[name])
+        path = (options.folder / name).resolve()
+        rows = run_tests(path, "neuron", options.limit, options.expression)
+        explain(path, rows, options.limit)
+        results["files"][name] = rows
+        counts = collections.Counter(row["outcome"] for row in rows)
+        failed |= counts["failed"] + counts["crashed"] > 0
         print(f"{name}: " + ", ".join(f"{counts[o]} {o}" for o in OUTCOMES), file=sys.stderr, flush=True)
-    text = table(by_file)
+        if options.json:
+            options.json.write_text(json.dumps(results, indent=1) + "\n")
+    text = page(results)
     print(text, end="")
     if options.page:
-        options.page.write_text("# PyTorch's own tests\n\nGenerated by `tools/upstream`.\n\n" + text)
-    if options.json:
-        options.json.write_text(json.dumps(by_file, indent=1) + "\n")
-    return int(any(row["outcome"] in ("failed", "crashed") for rows in by_file.values() for row in rows))
+        options.page.write_text(text)
+    return int(failed)
 
 
 if __name__ == "__main__":

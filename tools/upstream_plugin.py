@@ -1,34 +1,100 @@
 """The side of tools/upstream.py that runs inside pytest: keeps the tests of the device, writes each outcome at once."""
 
+import faulthandler
+import functools
 import json
 import os
+import signal
+import sys
 from pathlib import Path
 
 import pytest
+import torch
+from torch.testing import _comparison
 
 RESULTS = Path(os.environ["UPSTREAM_RESULTS"])
-SUFFIXES = ("PRIVATEUSE1", "NEURON")  # what PyTorch appends to the names of the classes it makes
+SUFFIXES = tuple(os.environ["UPSTREAM_SUFFIXES"].split(","))  # what PyTorch appends to the names of its classes
+ONLY = set(filter(None, os.environ.get("UPSTREAM_ONLY", "").splitlines()))  # these tests alone
+LIMIT_S = int(os.environ["UPSTREAM_LIMIT_S"])
 
 
-def note(item_name, **fields):
+class TimeLimit(BaseException):
+    """No Exception, so that no test takes it for the error it waits for."""
+
+
+def compare_wide_types_as_narrow():
+    """float64 is computed as float32 on the device: its results are compared, and its gradients taken, as float32's."""
+    for wide, narrow in ((torch.float64, torch.float32), (torch.complex128, torch.complex64)):
+        _comparison._DTYPE_PRECISIONS[wide] = _comparison._DTYPE_PRECISIONS[narrow]
+    for name in ("gradcheck", "gradgradcheck"):
+        check = getattr(torch.autograd, name)
+
+        @functools.wraps(check)
+        def loosened(*args, check=check, **kwargs):
+            kwargs["eps"] = max(kwargs.get("eps", 0), 5e-3)  # the error is rounding / step + curvature * step^2
+            for tolerance in ("atol", "rtol"):
+                kwargs[tolerance] = max(kwargs.get(tolerance, 0), 1e-2)
+            return check(*args, **kwargs)
+
+        setattr(torch.autograd, name, loosened)
+
+
+def note(test, **fields):
     with RESULTS.open("a") as file:
-        file.write(json.dumps({"test": item_name, **fields}) + "\n")
+        file.write(json.dumps({"test": test, **fields}) + "\n")
 
 
 def name_of(nodeid):
     return nodeid.split("::", 1)[-1]
 
 
+def pytest_configure():
+    if "CPU" not in SUFFIXES:
+        compare_wide_types_as_narrow()
+    signal.signal(signal.SIGALRM, on_alarm)
+
+
+def on_alarm(*_):
+    raise TimeLimit(f"ran longer than {LIMIT_S} s")
+
+
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
     begun = {json.loads(line)["test"] for line in RESULTS.read_text().splitlines()}
     of_device = [item for item in items if item.cls is not None and item.cls.__name__.endswith(SUFFIXES)]
     kept = [item for item in of_device if name_of(item.nodeid) not in begun]
+    kept = [item for item in kept if not ONLY or name_of(item.nodeid) in ONLY]
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = kept
 
 
+def pytest_collectreport(report):
+    if report.failed:
+        note("(the file)", outcome="failed", reason=str(report.longrepr).strip().splitlines()[-1])
+
+
 def pytest_runtest_logstart(nodeid, location):
     note(name_of(nodeid))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """An alarm ends a test that runs Python; one that does not come back from C++ ends its process, soon after."""
+    signal.alarm(LIMIT_S)
+    faulthandler.dump_traceback_later(LIMIT_S + 30, exit=True, file=sys.__stderr__)
+    try:
+        return (yield)
+    finally:
+        signal.alarm(0)
+        faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    if call.excinfo is not None:
+        report.reason = f"{call.excinfo.typename}: {call.excinfo.value}"
+    return report
 
 
 @pytest.hookimpl(trylast=True)
@@ -42,6 +108,5 @@ def pytest_runtest_logreport(report):
         if hasattr(report, "wasxfail"):
             reason = "expected to fail: " + (report.wasxfail or "by PyTorch")
     elif report.failed:
-        crash = getattr(report.longrepr, "reprcrash", None)
-        reason = crash.message if crash else str(report.longrepr)
+        reason = getattr(report, "reason", "") or str(report.longrepr)
     note(name_of(report.nodeid), outcome=report.outcome, reason=reason)

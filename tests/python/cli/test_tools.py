@@ -11,6 +11,7 @@ ROOT = Path(__file__).resolve().parents[3]
 SAMPLE = ROOT / "tests" / "python" / "upstream_sample"
 sys.path.insert(0, str(ROOT / "tools"))
 import conformance  # noqa: E402
+import upstream  # noqa: E402
 
 
 def tool(name, *args, code=0):
@@ -22,9 +23,10 @@ def tool(name, *args, code=0):
 
 def test_upstream_runs_the_classes_of_the_device_and_names_every_outcome(tmp_path):
     done = tool(
-        "upstream", SAMPLE, "generic_sample.py", "--json", tmp_path / "r.json", "--page", tmp_path / "p.md", code=1
-    )
-    rows = json.loads((tmp_path / "r.json").read_text())["generic_sample.py"]
+        "upstream", SAMPLE, "generic_sample.py", "--limit", 10, "--json", tmp_path / "r.json", "--page",
+        tmp_path / "p.md", code=1,
+    )  # fmt: skip
+    rows = json.loads((tmp_path / "r.json").read_text())["files"]["generic_sample.py"]
     outcomes = {row["test"].split("::")[-1]: (row["outcome"], row["reason"]) for row in rows}
     assert {name: outcome for name, (outcome, _) in outcomes.items()} == {
         "test_add_neuron_float32": "passed",
@@ -33,11 +35,41 @@ def test_upstream_runs_the_classes_of_the_device_and_names_every_outcome(tmp_pat
         "test_that_fails_neuron": "failed",
         "test_that_ends_the_process_neuron": "crashed",
         "test_that_exits_neuron": "crashed",
+        "test_that_does_not_end_neuron": "failed",
+        "test_that_fails_everywhere_neuron": "explained",
+        "test_subtests_neuron": "failed",
+        "test_of_float64_neuron": "passed",
+        "test_gradient_neuron": "passed",
         "test_view_neuron": "passed",
     }
     assert "cuda" in outcomes["test_of_another_device_neuron"][1]
-    assert "Scalars are not" in outcomes["test_that_fails_neuron"][1] or "not close" in str(outcomes)
-    assert "| all | 3 | 1 | 1 | 2 |" in done.stdout and "| all | 3 | 1 | 1 | 2 |" in (tmp_path / "p.md").read_text()
+    assert "Scalars are not" in outcomes["test_that_fails_neuron"][1]
+    assert outcomes["test_that_does_not_end_neuron"][1] == "TimeLimit: ran longer than 10 s"
+    assert "Expected 5 but got 1" in outcomes["test_subtests_neuron"][1]  # and no count of subtests
+    text = (tmp_path / "p.md").read_text()
+    assert "| all | 5 | 1 | 1 | 3 | 2 |" in done.stdout and "| all | 5 | 1 | 1 | 3 | 2 |" in text
+    assert "| 1 | fails on the CPU of the installed PyTorch, too |" in text
+
+
+def test_upstream_says_what_a_file_needs(tmp_path):
+    (tmp_path / "conftest.py").write_text("raise RuntimeError('of another version of pytest')\n")
+    (tmp_path / "test_x.py").write_text("import no_such_module\n")
+    assert "No module named 'no_such_module'; next step: pip install no_such_module" in tool(
+        "upstream", tmp_path, "test_x.py", code=1
+    ).stdout
+
+
+def test_upstream_explains_failures_by_its_table(monkeypatch):
+    monkeypatch.setattr(upstream, "REASONS", [("test_a.py::.*_float64$", "precision", "has no float64")])
+    rows = [
+        {"test": f"TestNEURON::test_neuron_{kind}", "outcome": "failed", "reason": why}
+        for kind, why in (("float64", "bad precision"), ("float64", "bad shape"), ("float32", "bad precision"))
+    ]
+    asked = []
+    monkeypatch.setattr(upstream, "run_tests", lambda *args, only: asked.append(only) or [])
+    upstream.explain(Path("test_a.py"), rows, 1)
+    assert [row["outcome"] for row in rows] == ["explained", "failed", "failed"]
+    assert asked == [["TestCPU::test_cpu_float64", "TestCPU::test_cpu_float32"]]
 
 
 @pytest.mark.parametrize(

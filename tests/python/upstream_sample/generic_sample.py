@@ -4,7 +4,7 @@ import os
 
 import torch
 from torch.testing._internal.common_device_type import dtypes, instantiate_device_type_tests, onlyCUDA
-from torch.testing._internal.common_utils import TestCase, run_tests
+from torch.testing._internal.common_utils import TestCase, gradcheck, run_tests
 
 
 class TestSample(TestCase):
@@ -19,13 +19,35 @@ class TestSample(TestCase):
         raise AssertionError("runs on another device only")
 
     def test_that_fails(self, device):
-        self.assertEqual(torch.ones(1, device=device), torch.zeros(1, device=device))
+        self.assertEqual(torch.ones(1, device=device).item(), float(device.startswith("cpu")))
 
     def test_that_ends_the_process(self, device):
-        os.abort()
+        if device.startswith("neuron"):
+            os.abort()
+
+    def test_that_fails_everywhere(self, device):
+        self.assertEqual(torch.__version__, "the version of the checkout")
+
+    def test_that_does_not_end(self, device):
+        while device.startswith("neuron"):
+            pass
+
+    def test_subtests(self, device):
+        for value in (5, 1):
+            with self.subTest(value=value):
+                self.assertEqual(value, 5 if device.startswith("neuron") else value)
+
+    def test_of_float64(self, device):
+        x = torch.full((3,), 0.1, device=device, dtype=torch.float64)
+        self.assertEqual(x * 3, torch.full((3,), 0.1, dtype=torch.float64) * 3)
+
+    def test_gradient(self, device):
+        x = torch.tensor([0.5, 2.0], device=device, dtype=torch.float64, requires_grad=True)
+        self.assertTrue(gradcheck(torch.sin, (x,)))
 
     def test_that_exits(self, device):
-        os._exit(0)
+        if device.startswith("neuron"):
+            os._exit(0)
 
     def test_view(self, device):
         x = torch.arange(6, device=device).view(2, 3)
