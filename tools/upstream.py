@@ -35,7 +35,9 @@ DEFAULT_FILES = [
 ]  # fmt: skip
 
 
-def run_tests(path: Path, device: str, limit_s: int, expression: str | None = None, only: list[str] = ()) -> list[dict]:
+def run_tests(
+    path: Path, device: str, limit_s: int, expression: str = "", only: list[str] = (), blocking: bool = False
+) -> list[dict]:
     """Rows {"test", "outcome", "reason"} of one file, of the classes for "neuron" or "cpu"."""
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder) / "results.jsonl"
@@ -44,12 +46,15 @@ def run_tests(path: Path, device: str, limit_s: int, expression: str | None = No
             **os.environ,
             "PYTHONPATH": os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]),
             "PYTORCH_TESTING_DEVICE_ONLY_FOR": "privateuse1" if device == "neuron" else device,
+            "PYTORCH_PRINT_REPRO_ON_FAILURE": "0",
             "UPSTREAM_RESULTS": str(results),
             "UPSTREAM_SUFFIXES": "PRIVATEUSE1,NEURON" if device == "neuron" else device.upper(),
             "UPSTREAM_ONLY": "\n".join(only),
             "UPSTREAM_LIMIT_S": str(limit_s),
             "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
         }
+        if blocking:
+            env["NEURON_LAUNCH_BLOCKING"] = "1"
         if device == "cpu":
             env["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
         # The checkout's own conftest.py and pytest.ini belong to its version of pytest, and serve its CI only.
@@ -95,6 +100,11 @@ def explain(path: Path, rows: list[dict], limit_s: int) -> None:
             if re.search(tests, f"{path.name}::{row['test']}") and re.search(message, row["reason"]):
                 row.update(outcome="explained", why=why)
                 break
+    late = {row["test"]: row for row in failures if row["outcome"] == "failed" and "not raised" in row["reason"]}
+    if late:
+        for row in run_tests(path, "neuron", limit_s, only=list(late), blocking=True):
+            if row["outcome"] == "passed":
+                late[row["test"]].update(outcome="explained", why="passes with NEURON_LAUNCH_BLOCKING=1: errors come late")
     twins = {twin(row["test"]): row for row in failures if row["outcome"] != "explained" and "::" in row["test"]}
     if not twins:
         return
@@ -157,7 +167,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="tools/upstream", description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="the folder test/ of a PyTorch checkout, best of the version in use")
     parser.add_argument("files", nargs="*", help="files in it; default: those of tensors, operators and modules")
-    parser.add_argument("-k", dest="expression", help="only tests that match, as in pytest")
+    parser.add_argument("-k", dest="expression", default="", help="only tests that match, as in pytest")
     parser.add_argument("--page", type=Path, help="write the tables to this file, too")
     parser.add_argument("--json", type=Path, help="keep the result of every test here, beside those of other files")
     parser.add_argument("--limit", type=int, default=180, help="seconds for one test (180)")

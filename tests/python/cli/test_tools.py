@@ -40,6 +40,7 @@ def test_upstream_runs_the_classes_of_the_device_and_names_every_outcome(tmp_pat
         "test_subtests_neuron": "failed",
         "test_of_float64_neuron": "passed",
         "test_gradient_neuron": "passed",
+        "test_that_expects_an_error_neuron": "explained",
         "test_view_neuron": "passed",
     }
     assert "cuda" in outcomes["test_of_another_device_neuron"][1]
@@ -47,8 +48,9 @@ def test_upstream_runs_the_classes_of_the_device_and_names_every_outcome(tmp_pat
     assert outcomes["test_that_does_not_end_neuron"][1] == "TimeLimit: ran longer than 10 s"
     assert "Expected 5 but got 1" in outcomes["test_subtests_neuron"][1]  # and no count of subtests
     text = (tmp_path / "p.md").read_text()
-    assert "| all | 5 | 1 | 1 | 3 | 2 |" in done.stdout and "| all | 5 | 1 | 1 | 3 | 2 |" in text
+    assert "| all | 5 | 1 | 2 | 3 | 2 |" in done.stdout and "| all | 5 | 1 | 2 | 3 | 2 |" in text
     assert "| 1 | fails on the CPU of the installed PyTorch, too |" in text
+    assert "| 1 | passes with NEURON_LAUNCH_BLOCKING=1: errors come late |" in text
 
 
 def test_upstream_says_what_a_file_needs(tmp_path):
@@ -66,7 +68,7 @@ def test_upstream_explains_failures_by_its_table(monkeypatch):
         for kind, why in (("float64", "bad precision"), ("float64", "bad shape"), ("float32", "bad precision"))
     ]
     asked = []
-    monkeypatch.setattr(upstream, "run_tests", lambda *args, only: asked.append(only) or [])
+    monkeypatch.setattr(upstream, "run_tests", lambda *_, only: asked.append(only) or [])
     upstream.explain(Path("test_a.py"), rows, 1)
     assert [row["outcome"] for row in rows] == ["explained", "failed", "failed"]
     assert asked == [["TestCPU::test_cpu_float64", "TestCPU::test_cpu_float32"]]

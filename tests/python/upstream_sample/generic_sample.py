@@ -4,7 +4,7 @@ import os
 
 import torch
 from torch.testing._internal.common_device_type import dtypes, instantiate_device_type_tests, onlyCUDA
-from torch.testing._internal.common_utils import TestCase, gradcheck, run_tests
+from torch.testing._internal.common_utils import TestCase, a_helper_of_other_versions, gradcheck, run_tests
 
 
 class TestSample(TestCase):
@@ -49,6 +49,11 @@ class TestSample(TestCase):
         if device.startswith("neuron"):
             os._exit(0)
 
+    def test_that_expects_an_error(self, device):
+        with self.assertRaises(IndexError):
+            torch.zeros(3, device=device)[torch.tensor([5], device=device)]
+
+    @a_helper_of_other_versions(0.1)
     def test_view(self, device):
         x = torch.arange(6, device=device).view(2, 3)
         self.assertEqual(x.t().contiguous().sum().item(), 15)
