@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <utility>
 
 #include "isa/assembler.h"
 #include "isa/container.h"
@@ -36,16 +38,27 @@ std::string text_of(Status s) {
   return kNames[static_cast<size_t>(s)];
 }
 
-// With additions alone the order of updates cannot decide whether a program ends.
-bool counts_only_up(const isa::Program& p) {
-  for (const auto& stream : p.streams) {
-    for (const isa::Instruction& i : stream) {
+// Whether the order of what goes on at once may decide that a program ends. It may not where semaphores count up alone
+// and no engine triggers on a queue in which a transfer of another engine may wait for the other core.
+bool order_decides_end(const isa::Program& p) {
+  struct Queue {
+    size_t stream = 0;
+    bool shared = false, exchanges = false;
+  };
+  std::map<std::pair<int, int>, Queue> queues;  // by core and number
+  for (size_t s = 0; s < p.streams.size(); ++s) {
+    for (const isa::Instruction& i : p.streams[s]) {
       if (i.sync.update == isa::SemOp::kWrite || i.sync.update == isa::SemOp::kSubtract ||
           (i.sync.update == isa::SemOp::kAdd && i.sync.update_value < 0))
-        return false;
+        return true;
+      if (!i.is_dma()) continue;
+      Queue& queue = queues.try_emplace({isa::core_of_stream(s), i.queue}, Queue{s}).first->second;
+      queue.shared |= queue.stream != s;
+      queue.exchanges |= i.opcode == isa::Opcode::kSendRecv;
+      if (queue.shared && queue.exchanges) return true;
     }
   }
-  return true;
+  return false;
 }
 
 }  // namespace
@@ -240,7 +253,7 @@ Verdict Judge::judge_program(const isa::Program& written, bool legal_by_construc
   const auto data_fault = [](Status s) { return s == Status::kOutOfBounds || s == Status::kIllegal; };
   const bool two_faults = (both.status == Status::kHang && data_fault(data.status)) ||
                           (data.status == Status::kHang && data_fault(both.status));
-  if (both.status != data.status && !two_faults && counts_only_up(program) && same_order) {
+  if (both.status != data.status && !two_faults && !order_decides_end(program) && same_order) {
     return failed("mode both ends with '" + text_of(both.status) + "' (" + both.message +
                   "), mode data with '" + text_of(data.status) + "' (" + data.message + ")");
   }

@@ -1,5 +1,5 @@
-"""TORCH_CACHING_PRECOMPILE=1: a second process finds what Dynamo made of a function, and uses it only where every
-object that the first one relied upon is the same."""
+"""With a cache folder a second process finds what Dynamo made of a function, and uses it only where every object that
+the first one relied upon is the same."""
 
 import json
 
@@ -52,11 +52,11 @@ print("RESULT" + json.dumps({{
 
 @pytest.fixture
 def run(run_python, tmp_path):
-    def run(before="", activation="F.silu", helper=HELPER):
+    def run(before="", activation="F.silu", helper=HELPER, **switches):
         (tmp_path / "helper.py").write_text(helper)
         (tmp_path / "model.py").write_text(SCRIPT.format(before=before, activation=activation))
         script = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import model"
-        environment = {"TORCH_NEURONX_NEFF_CACHE_DIR": str(tmp_path / "cache"), "TORCH_CACHING_PRECOMPILE": "1"}
+        environment = {"TORCH_NEURONX_NEFF_CACHE_DIR": str(tmp_path / "cache"), **switches}
         out = run_python(script, PYTHONDONTWRITEBYTECODE="1", **environment).stdout
         return json.loads(out[out.index("RESULT") + 6 :])
 
@@ -66,6 +66,35 @@ def run(run_python, tmp_path):
 def test_a_second_process_traces_nothing(run):
     assert run() == {"traced": 1, "from_cache": 0, "compiled": 2, "warnings": []}
     assert run() == {"traced": 0, "from_cache": 2, "compiled": 0, "warnings": []}
+
+
+@pytest.mark.slow
+def test_the_switch_is_pytorchs(run):
+    run(TORCH_CACHING_PRECOMPILE="1")
+    assert run(TORCH_CACHING_PRECOMPILE="0")["traced"] == 1
+    assert run(TORCH_CACHING_PRECOMPILE="1")["traced"] == run()["traced"] == 0
+
+
+@pytest.mark.slow
+def test_other_backends_trace_for_themselves(run_python, tmp_path):
+    """Dynamo would take what is kept for whatever backend calls the function."""
+    for order in ("neuron", "theirs"), ("neuron", "theirs"), ("theirs", "neuron"):
+        (tmp_path / "ours.py").write_text(OTHERS.format(order=order))
+        run_python(
+            f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import ours",
+            TORCH_NEURONX_NEFF_CACHE_DIR=str(tmp_path / "cache"),
+        )
+
+
+@pytest.mark.slow
+def test_models_of_one_class_are_kept_apart(run_python, tmp_path):
+    (tmp_path / "models.py").write_text(MODELS)
+    script = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import models; models.run"
+    for traced in (1, 0):
+        for width, activation in ((8, "SiLU"), (16, "SiLU"), (8, "GELU")):
+            out = run_python(f"{script}({width}, '{activation}')", TORCH_NEURONX_NEFF_CACHE_DIR=str(tmp_path / "cache"))
+            assert out.stdout.split("RESULT")[1].split() == [str(traced)]
+    assert len(list((tmp_path / "cache/graphs/dynamo").glob("*/entry"))) == 3
 
 
 @pytest.mark.slow
@@ -93,6 +122,38 @@ def test_what_has_changed_is_traced(run, tmp_path):
     assert result["traced"] == 1 and any("damaged" in text for text in result["warnings"]), result
 
 
+OTHERS = """
+import torch
+def f(x):
+    return x.exp() + 1
+graphs = []
+def theirs(graph, inputs):
+    graphs.append(graph)
+    return graph.forward
+compiled = {{"neuron": torch.compile(f, backend="neuron"), "theirs": torch.compile(f, backend=theirs)}}
+x = torch.ones(5, device="neuron")
+for name in {order}:
+    torch.testing.assert_close(compiled[name](x).cpu(), f(x).cpu())
+assert len(graphs) == 1
+late = []
+torch.compile(f, backend=lambda graph, inputs: late.append(graph) or graph.forward)(x)
+assert len(late) == 1
+"""
+
+MODELS = """
+import torch
+from torch._dynamo.utils import counters
+class Model(torch.nn.Module):
+    def __init__(self, width, activation):
+        super().__init__()
+        self.layer, self.activation = torch.nn.Linear(4, width), getattr(torch.nn, activation)()
+    def forward(self, x):
+        return self.activation(self.layer(x))
+def run(width, activation):
+    torch.compile(Model(width, activation).to("neuron"), backend="neuron")(torch.ones(2, 4, device="neuron"))
+    print("RESULT", counters["stats"]["unique_graphs"])
+"""
+
 LOCAL = """
 import json, torch
 def make(scale):
@@ -115,4 +176,4 @@ torch.testing.assert_close(torch.compile(lambda x: x.exp() * 2, backend="neuron"
 @pytest.mark.slow
 def test_what_cannot_be_kept_runs_all_the_same(run_python, tmp_path):
     for _ in range(2):
-        run_python(LOCAL, TORCH_NEURONX_NEFF_CACHE_DIR=str(tmp_path), TORCH_CACHING_PRECOMPILE="1")
+        run_python(LOCAL, TORCH_NEURONX_NEFF_CACHE_DIR=str(tmp_path))

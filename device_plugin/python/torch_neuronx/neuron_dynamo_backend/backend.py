@@ -9,7 +9,7 @@ from torch._dynamo import disable
 from torch._functorch.aot_autograd import aot_module_simplified
 from torch._functorch.partitioners import default_partition
 
-from . import kept_guards, trace_cache
+from . import kept_functions, trace_cache
 from . import settings as settings_module
 from .graphs import DynamicShapes, compile_graph, concrete_size, has_symbols
 from .host_inputs import move_to_device
@@ -22,7 +22,12 @@ from .written_attention import replace_attention
 for _package in ("torch_neuronx", "trnsim"):
     torch._dynamo.trace_rules.add(_package)
 
-kept_guards.install_when_wanted()
+
+def _is_ours(backend):
+    return getattr(backend, "compiler_fn", backend) is neuron
+
+
+kept_functions.install_when_wanted(_is_ours)
 
 
 def _specialise(gm):
@@ -86,7 +91,7 @@ def _compile_inference(gm, inputs, **options):
 
 def neuron(gm, example_inputs, *, mode=None, options=None, **unknown):
     """Compiles a graph of Dynamo. ``mode`` and ``options`` of ``torch.compile`` arrive as keywords."""
-    kept_guards.install_when_wanted()
+    kept_functions.install_when_wanted(_is_ours)
     settings = settings_module.read(mode, {**(options or {}), **unknown})
     _specialise(gm)
     gm, example_inputs, on_device = move_to_device(gm, example_inputs, settings)

@@ -1,32 +1,23 @@
-"""What Dynamo makes of a frame, kept for other processes: PyTorch's ``torch._dynamo.config.caching_precompile``
-(TORCH_CACHING_PRECOMPILE=1), made safe.
+"""Guards on the identity of objects, kept for other processes.
 
-PyTorch drops every guard on the identity of a function, class or module then, because an address means nothing to
-another process: a model with another activation function would run with the graph of the first one. Here these guards
-stay. They are built again on the objects that the other process has under the same names, and an entry is only used
-when each of them is what it was: the same module, class or operator, a function with the same code. What cannot be
-recognised like that is not kept, nor are functions with graph breaks. PyTorch writes entries on request
-(``torch.compiler.save_cache_artifacts()``); here they are written when the process ends, too."""
+PyTorch drops every guard on the identity of a function, class or module of what it keeps, because an address means
+nothing to another process: a model with another activation function would run with the graph of the first one. Here
+these guards stay. They are built again on the objects that the other process has under the same names, and an entry is
+only used when each of them is what it was: the same module, class or operator, a function with the same code. What
+cannot be recognised like that is not kept."""
 
-import atexit
 import contextvars
 import enum
 import functools
 import hashlib
-import itertools
-import os
 import pickle
 import sys
 import types
-import warnings
 
 import torch
-from torch._dynamo import bytecode_transformation, config, guards, package, precompile_context
+from torch._dynamo import config, guards, package
 from torch._dynamo.exc import PackageError
 from torch._dynamo.source import DictGetItemSource, TypeSource
-from torch._inductor.runtime import cache_dir_utils
-
-from .settings import cache_folder, graph_folder
 
 _IDENTITY = {"ID_MATCH", "FUNCTION_MATCH", "CLASS_MATCH", "MODULE_MATCH", "CLOSURE_MATCH"}
 _SINGLETONS = (None, ..., NotImplemented)
@@ -39,12 +30,12 @@ class _Changed(RuntimeError):
     pass
 
 
-def _digest(code):
+def digest(code):
     """Of what a function does, not of where it is written."""
 
     def plain(constant):
         if isinstance(constant, types.CodeType):
-            return _digest(constant)
+            return digest(constant)
         return sorted(map(repr, constant)) if isinstance(constant, frozenset) else repr(constant)
 
     parts = (code.co_code, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars, code.co_flags)
@@ -57,9 +48,9 @@ def identity(value):
     if isinstance(value, types.ModuleType):
         return (kind, value.__name__)
     if isinstance(value, types.CodeType):
-        return (kind, value.co_name, _digest(value))
+        return (kind, value.co_name, digest(value))
     if isinstance(value, types.FunctionType):
-        return (kind, value.__module__, value.__qualname__, _digest(value.__code__))
+        return (kind, value.__module__, value.__qualname__, digest(value.__code__))
     if isinstance(value, enum.Enum):
         return (kind, type(value).__module__, type(value).__qualname__, value.name)
     if isinstance(value, (torch._ops.OperatorBase, torch._ops.OpOverloadPacket)):
@@ -93,9 +84,10 @@ def _global(value):
     return (type(value).__name__, module, name) if found is value else None
 
 
-def _keep_identities():
+def keep_identities():
     build, match = guards.CheckFunctionManager.__init__, guards.GuardBuilder.id_match_unchecked
-    dump, load = guards.pickle_guards_state, package.load_guard_manager
+    write, dump = guards.CheckFunctionManager.serialize_guards, guards.pickle_guards_state
+    load = package.load_guard_manager
 
     @functools.wraps(build)
     def built(self, *args, **kwargs):
@@ -148,6 +140,16 @@ def _keep_identities():
             raise PackageError(f"its guards cannot be built again: {e}") from e
         return data
 
+    @functools.wraps(write)
+    def written(self, *args):
+        try:
+            return write(self, *args)
+        except PackageError:
+            raise
+        except Exception as e:  # any object may be in a guard, and not every one can be pickled
+            raise PackageError(f"its guards cannot be written: {e}") from e
+
+    guards.CheckFunctionManager.serialize_guards = written
     guards.CheckFunctionManager.__init__ = built
     guards.CheckFunctionManager.UNSUPPORTED_SERIALIZATION_GUARD_TYPES = tuple(
         kind for kind in guards.CheckFunctionManager.UNSUPPORTED_SERIALIZATION_GUARD_TYPES if kind not in _IDENTITY
@@ -155,66 +157,3 @@ def _keep_identities():
     guards.GuardBuilder.id_match_unchecked = matched
     guards.pickle_guards_state = dumped
     package.load_guard_manager = loaded
-
-
-def _survive_what_cannot_be_used():
-    """An entry that does not fit is left alone, functions without a name and functions with graph breaks are not kept:
-    PyTorch raises, the last one when a guard of such an entry fails."""
-    install, add = package.CompilePackage.install, package.CompilePackage._add_user_function
-    record = package.DynamoStore.record_package
-
-    @functools.wraps(install)
-    def installed(self, backends):
-        try:
-            return install(self, backends)
-        except Exception as e:
-            name = self._innermost_fn.__qualname__
-            warnings.warn(f"neuron: what Dynamo has kept of {name} is not used: {e}", stacklevel=2)
-        function = self._innermost_fn
-        self.uninstall()
-        self.__init__(function)
-
-    @functools.wraps(add)
-    def added(self, code):
-        try:
-            add(self, code)
-        except PackageError:
-            self._add_function(code, "__main__")
-            self._codes[code].bypassed = True
-
-    @functools.wraps(record)
-    def recorded(self, made):
-        if len(made._codes) == 1:
-            record(self, made)
-        else:
-            precompile_context.PrecompileContext._dynamo_cache_entries.pop(made.source_id, None)
-
-    # Names of globals end in a number that counts up from 0 in each process: those of an entry would be given again.
-    bytecode_transformation._unique_id_counter = itertools.count(int.from_bytes(os.urandom(6), "big"))
-    package.DynamoStore.record_package = recorded
-    package.CompilePackage.install = installed
-    package.CompilePackage._add_user_function = added
-
-
-def _save():
-    try:
-        precompile_context.PrecompileContext.save_to_dynamo_cache()
-    except Exception as e:
-        warnings.warn(f"neuron: what Dynamo has made is not kept for other processes: {e}", stacklevel=2)
-
-
-@functools.cache
-def _install():
-    _keep_identities()
-    _survive_what_cannot_be_used()
-    atexit.register(_save)
-    # PyTorch has a folder of its own for this; the user may have named another one.
-    theirs = os.path.abspath(cache_dir_utils.default_cache_dir())
-    if cache_folder() is not None and cache_dir_utils.cache_dir() == theirs:
-        os.environ["TORCHINDUCTOR_CACHE_DIR"] = graph_folder()
-
-
-def install_when_wanted():
-    """At the first use of the backend after the user has turned the switch on."""
-    if config.caching_precompile:
-        _install()

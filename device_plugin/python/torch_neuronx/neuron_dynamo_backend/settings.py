@@ -71,6 +71,12 @@ def cache_folder():
     return os.environ.get("TORCH_NEURONX_NEFF_CACHE_DIR") or None
 
 
+def keeps_frames():
+    """Whether what Dynamo makes of a function goes into the cache folder: unless PyTorch's own switch says no, or
+    everything is to be traced for its dumps."""
+    return cache_folder() is not None and artefact_folder() is None and env_flag("TORCH_CACHING_PRECOMPILE", True)
+
+
 def graph_folder():
     """Of traced graphs, in the cache folder."""
     return os.path.join(cache_folder(), "graphs")
