@@ -104,7 +104,8 @@ def explain(path: Path, rows: list[dict], limit_s: int) -> None:
     if late:
         for row in run_tests(path, "neuron", limit_s, only=list(late), blocking=True):
             if row["outcome"] == "passed":
-                late[row["test"]].update(outcome="explained", why="passes with NEURON_LAUNCH_BLOCKING=1: errors come late")
+                why = "passes with NEURON_LAUNCH_BLOCKING=1: errors come late"
+                late[row["test"]].update(outcome="explained", why=why)
     twins = {twin(row["test"]): row for row in failures if row["outcome"] != "explained" and "::" in row["test"]}
     if not twins:
         return

@@ -1,7 +1,31 @@
 """Why a test of PyTorch fails for a reason outside of the device: what tools/upstream counts as "explained".
 
 (pattern of "file::Class::test", pattern of the failure's message, reason), the first that fits. A test that fails on
-the CPU of the installed PyTorch as well needs no row: the runner finds that out.
+the CPU of the installed PyTorch as well, or passes once errors are told at once, needs no row: the runner finds out.
 """
 
-REASONS: list[tuple[str, str, str]] = []
+REASONS: list[tuple[str, str, str]] = [
+    # ---- what the hardware does not have, and the device says so
+    ("", r"not simulated: .*(sparse tensors|layout Sparse)", "the device has no sparse tensors"),
+    ("", r"not simulated: .*quantized tensors", "the device has no quantized tensors"),
+    ("", r"not simulated: .*nested tensors", "the device has no nested tensors"),
+    ("float8", r"illegal on hardware: .*[Ff](loat|p)8", "the chip computes float8_e5m2 only, or float8_e4m3fn from trn3 on"),
+    # ---- numbers
+    ("int64|pyscalar_conversions", r"2147483647|tensor\(False\)", "int64 is computed as int32 (TRNSIM_INT64=exact)"),
+    ("float64|complex128", r"(Tensor-likes|Scalars) are not close", "float64 is computed as float32"),
+    (
+        r"test_gradient_(all|extreme)|test_gather_backward_deterministic|test_index_reduce_reduce_(mean|prod).*16$",
+        "Tensor-likes are not",
+        "rounds in another order than the CPU, inside a difference of large numbers or a sum of halves",
+    ),
+    ("test_copy_r_to_c", "False is not true", "the one warning of float64 as float32"),
+    # ---- what belongs to one other device
+    ("", r"map2?_ is only implemented on CPU", "the operator exists on the CPU only"),
+    ("", r"module 'torch\._C' has no attribute '_(broadcast|scatter|gather)", "the CPU build of PyTorch lacks it"),
+    ("test_tensor_storage_type|grad_scaling_state_dict", "", "asks for classes of the CPU by name (torch.FloatStorage)"),
+    ("test_grad_scaler_deprecated_warning", "", "asks for torch.neuron.amp, older than torch.amp"),
+    ("test_lazy_clone|test_parallel_cow", "storage != nullptr", "copy-on-write storage, private to PyTorch's CPU and CUDA"),
+    ("test_nondeterministic_alert", "not triggered", "what may vary on CUDA has one order here: no alert"),
+    ("test_strides_propagation", "", "PyTorch's shape functions make an out= that they resize contiguous"),
+    ("test_shift_mem_overlap", "lshift_cpu", "refuses shifts of floats, before it looks at memory"),
+]

@@ -165,7 +165,10 @@ int32_t Call::read_scalar(const c10::IValue& v, bool constant) {
     return -1;
   }
   const bool is_double = v.isDouble();
-  const int64_t integer = is_double ? 0 : (v.isBool() ? static_cast<int64_t>(v.toBool()) : v.toInt());
+  const int64_t integer = is_double    ? 0
+                          : v.isBool() ? static_cast<int64_t>(v.toBool())
+                          : v.isInt()  ? v.toInt()
+                                       : static_cast<int64_t>(v.toUInt());  // beyond 2^63, of a uint64 tensor
   const uint64_t type = is_double ? 0 : (v.isBool() ? 2 : 1);
   const bool fits = integer == static_cast<int32_t>(integer);
   wide |= !fits;

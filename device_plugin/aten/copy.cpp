@@ -185,11 +185,12 @@ void device_to_host(const at::Tensor& destination, const at::Tensor& source) {
   }
   if (!dense) {  // a type the DMA engines have no form of: through the mapping
     wait(source);
-    at::Tensor staged = host_like(source);
-    if (time_only())
-      fill_with_no_values(staged.mutable_data_ptr(), staged.storage().nbytes());
-    else
-      staged.copy_(host_view(source));
+    if (!time_only()) {
+      destination.copy_(host_view(source));
+      return;
+    }
+    at::Tensor staged = at::empty(source.sizes(), source.options().device(at::kCPU));
+    fill_with_no_values(staged.mutable_data_ptr(), dense_bytes(staged));
     destination.copy_(staged);
     return;
   }

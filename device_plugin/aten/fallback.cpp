@@ -110,17 +110,7 @@ class HostCall {
 
   c10::IValue to_host(const c10::IValue& v, const c10::Argument& argument) {
     if (v.isTensor()) return host_of(v.toTensor());
-    if (v.isTensorList()) {
-      c10::List<at::Tensor> list;
-      for (const c10::IValue& element : v.toListRef()) list.push_back(host_of(element.toTensor()));
-      return list;
-    }
-    if (v.isOptionalTensorList()) {
-      c10::List<std::optional<at::Tensor>> list;
-      for (const c10::IValue& element : v.toListRef())
-        list.push_back(element.isNone() ? std::optional<at::Tensor>() : host_of(element.toTensor()));
-      return list;
-    }
+    if (auto list = replace_tensors(v, [this](const at::Tensor& t) { return host_of(t); })) return *list;
     if (v.isDevice() && v.toDevice().type() == c10::DeviceType::PrivateUse1) return c10::Device(c10::kCPU);
     const bool takes_generator = argument.type()->kind() == c10::TypeKind::GeneratorType ||
                                  (argument.type()->kind() == c10::TypeKind::OptionalType &&
@@ -163,11 +153,7 @@ class HostCall {
 
   c10::IValue to_device(const c10::IValue& v) {
     if (v.isTensor()) return device_of(v.toTensor());
-    if (v.isTensorList()) {
-      c10::List<at::Tensor> list;
-      for (const c10::IValue& element : v.toListRef()) list.push_back(device_of(element.toTensor()));
-      return list;
-    }
+    if (auto list = replace_tensors(v, [this](const at::Tensor& t) { return device_of(t); })) return *list;
     return v;
   }
 
@@ -274,7 +260,9 @@ namespace {
 template <c10::DispatchKey key>
 void refuse_layout(const c10::OperatorHandle& op, c10::Stack* /*stack*/) {
   TORCH_CHECK_NOT_IMPLEMENTED(false, "not simulated: ", full_name(op), ": ",
-                              key == c10::DispatchKey::NestedTensorPrivateUse1 ? "nested" : "sparse",
+                              key == c10::DispatchKey::NestedTensorPrivateUse1 ? "nested"
+                              : key == c10::DispatchKey::QuantizedPrivateUse1  ? "quantized"
+                                                                               : "sparse",
                               " tensors on the neuron device; only strided tensors exist there. Keep them on "
                               "the CPU or make them dense.");
 }
@@ -291,6 +279,10 @@ TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, m) {
 TORCH_LIBRARY_IMPL(_, SparseCsrPrivateUse1, m) {
   m.fallback(
       torch::CppFunction::makeFromBoxedFunction<&refuse_layout<c10::DispatchKey::SparseCsrPrivateUse1>>());
+}
+TORCH_LIBRARY_IMPL(_, QuantizedPrivateUse1, m) {
+  m.fallback(
+      torch::CppFunction::makeFromBoxedFunction<&refuse_layout<c10::DispatchKey::QuantizedPrivateUse1>>());
 }
 TORCH_LIBRARY_IMPL(_, NestedTensorPrivateUse1, m) {
   m.fallback(

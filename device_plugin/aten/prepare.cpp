@@ -38,6 +38,8 @@ void prepare_indices(c10::Stack& stack, size_t begin, bool keep_masks) {
       index = index.to(self.device());
       any = true;
     }
+    if (index.scalar_type() == at::kByte)
+      TORCH_WARN("indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.");
     if (is_mask(index) && !keep_masks) {
       const auto at_dim = static_cast<int64_t>(changed.size());
       for (int64_t d = 0; d < index.dim(); ++d)

@@ -10,6 +10,7 @@
 #include <ATen/ops/all.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/eq.h>
+#include <ATen/ops/is_set_to_native.h>
 #include <ATen/ops/item.h>
 #include <ATen/ops/set_native.h>
 #include <ATen/ops/unfold_native.h>
@@ -33,6 +34,9 @@ namespace {
 const c10::DispatchKeySet kKeys(c10::DispatchKey::PrivateUse1);
 
 at::Tensor tensor_on(c10::DeviceIndex device, size_t bytes, c10::ScalarType dtype) {
+  if (dtype == at::kComplexHalf) {
+    TORCH_WARN_ONCE("ComplexHalf support is experimental and many operators don't support it yet.");
+  }
   Recorder* recorder = Recorder::active();
   auto storage = c10::make_intrusive<c10::StorageImpl>(
       c10::StorageImpl::use_byte_size_t(), bytes,
@@ -268,6 +272,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_reshape_alias", &reshape_alias);
   m.impl("unfold", TORCH_FN(at::native::unfold));
   m.impl("equal", &equal);
+  m.impl("is_set_to", TORCH_FN(at::native::is_set_to));
   m.impl("resize_", &resize);
   m.impl("set_.source_Storage_storage_offset", &set_storage_offset);
   m.impl("set_.source_Storage", &set_storage);

@@ -293,6 +293,14 @@ void LowerContext::copy(const View& dst, const View& src) {
   emit(MoveKernel{view_expanded(src, dst.sizes), dst});
 }
 
+bool LowerContext::meets(Dtype dtype) const {
+  for (int i = 0; i < num_args(); ++i)
+    if (is_tensor(i) && type(i).dtype == dtype) return true;
+  for (int i = 0; i < num_results(); ++i)
+    if (wanted(i) && out_type(i).dtype == dtype) return true;
+  return false;
+}
+
 void LowerContext::fill(const View& dst, double value) {
   MapBuilder m(*this, dst.sizes);
   m.output(dst, m.constant(value, compute_dtype(dst.dtype)));

@@ -130,6 +130,8 @@ class LowerContext {
   const TensorType& out_type(int i) const;
   View out(int i);
 
+  bool meets(Dtype dtype) const;  // an argument or a result is a tensor of this type
+
   // ---- buffers and kernels
   View scratch(Dtype dtype, const std::vector<int64_t>& sizes);  // contiguous
   View constant_buffer(Dtype dtype, const std::vector<int64_t>& sizes, std::vector<uint8_t> contents);

@@ -102,7 +102,10 @@ Ex MapBuilder::row_operand(int arg) {
   if (const ParamRef* p = std::get_if<ParamRef>(&a)) return param(*p);
   auto c = context_.constant(arg);
   if (!c) context_.refuse("argument " + std::to_string(arg) + " is neither a tensor nor a number");
+  // Beyond int32, beside uint32 tensors; beside those of int64 the largest int32 stands for it.
+  const bool unsigned_word = *c > std::numeric_limits<int32_t>::max() && context_.meets(Dtype::kU32);
   return constant(*c, std::holds_alternative<double>(a)    ? Dtype::kF32
+                      : unsigned_word                      ? Dtype::kU32
                       : std::holds_alternative<int64_t>(a) ? Dtype::kI32
                                                            : Dtype::kBool);
 }

@@ -1,0 +1,99 @@
+"""What PyTorch's own tests ask of every device, and a program may meet (tools/upstream runs those tests)."""
+
+import warnings
+
+import pytest
+import torch
+
+
+def messages(function):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        function()
+    return [str(w.message) for w in caught]
+
+
+def test_a_mask_of_bytes_is_deprecated():
+    x, mask = torch.arange(3.0, device="neuron"), torch.tensor([1, 0, 1], dtype=torch.uint8, device="neuron")
+    assert any("torch.uint8 is now deprecated" in m for m in messages(lambda: x[mask]))
+    assert any("torch.uint8 is now deprecated" in m for m in messages(lambda: x.index_put_((mask,), x[1:].clone())))
+    assert not any("uint8" in m for m in messages(lambda: x[mask.bool()]))
+    assert x.tolist() == [1.0, 1.0, 2.0]
+    with pytest.raises(RuntimeError, match="masked_fill_ only supports boolean masks"):
+        x[mask] = 1.0
+
+
+@pytest.mark.parametrize("call", ["index_fill_(0, i, 1.0)", "index_put_((i,), v)", "masked_fill_(i == 0, 1.0)"])
+def test_writing_to_an_expanded_tensor_warns(call):
+    x, i, v = torch.rand(1, device="neuron").expand(5), torch.tensor([0] * 5, device="neuron"), torch.ones(1)
+    scope = {"x": x, "i": i, "v": v.to("neuron")}
+    assert any("on expanded tensors is deprecated" in m for m in messages(lambda: eval(f"x.{call}", scope)))
+    assert x.tolist() == [1.0] * 5
+    if "masked" in call:  # out of place nothing is written to it
+        assert not any("expanded" in m for m in messages(lambda: x.masked_fill(i == 0, 2.0)))
+
+
+def test_complex_half_is_called_experimental():
+    torch.set_warn_always(True)
+    try:
+        caught = messages(lambda: torch.empty(3, dtype=torch.complex32, device="neuron"))
+    finally:
+        torch.set_warn_always(False)
+    assert any("ComplexHalf support is experimental" in m for m in caught)
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128, torch.float64, torch.uint64])
+def test_expanded_tensors_of_every_type_are_read(dtype):
+    x = torch.tensor([1, 2, 3], dtype=dtype)
+    assert torch.equal(x.to("neuron").expand(2, 3).cpu(), x.expand(2, 3))
+    assert torch.equal(x.to("neuron")[:, None].expand(3, 2).t().cpu(), x.expand(2, 3))
+
+
+def test_tensors_set_to_one_memory_know_it():
+    x = torch.empty(2, 3, device="neuron")
+    same = torch.empty(0, device="neuron").set_(x)
+    assert x.is_set_to(same) and same.is_set_to(x)
+    assert not x.is_set_to(x.view(3, 2)) and not x.is_set_to(x.clone())
+
+
+@pytest.mark.parametrize("value", [2**31 - 1, 2**31, 2**32 - 1])
+def test_uint32_beyond_int32(value):
+    x = torch.full((3,), value, dtype=torch.uint32, device="neuron")
+    assert x.cpu().tolist() == [value] * 3
+    assert x.fill_(value - 1).cpu().tolist() == [value - 1] * 3
+    assert (x == value - 1).all() and not (x == value).any()
+
+
+def test_uint64_beyond_int64():
+    assert torch.zeros(2, dtype=torch.uint64, device="neuron").fill_(2**64 - 1).tolist() == [2**64 - 1] * 2
+
+
+@pytest.mark.parametrize("transposed_gradient", [False, True])
+def test_the_cpu_library_has_no_say_in_shapes(transposed_gradient):
+    """A transposed convolution whose shape the CPU's library refuses when it is tried on a small scale."""
+    torch.manual_seed(0)
+    x, w, g = torch.randn(2, 64, 16), torch.randn(64, 128, 16) / 32, torch.randn(2, 136, 128)
+    g = g.transpose(1, 2) if transposed_gradient else g.transpose(1, 2).contiguous()
+    arguments = ([128], [8], [0], [1], True, [0], 1, [True, True, True])
+    expected = torch.ops.aten.convolution_backward(g, x, w, *arguments)
+    got = torch.ops.aten.convolution_backward(g.to("neuron"), x.to("neuron"), w.to("neuron"), *arguments)
+    for a, b in zip(got, expected, strict=True):
+        torch.testing.assert_close(a.cpu(), b, rtol=1e-5, atol=1e-4)
+
+
+def test_quantized_tensors_are_refused_by_name():
+    with pytest.raises(NotImplementedError, match="not simulated: .*quantized tensors on the neuron device"):
+        torch.quantize_per_tensor(torch.ones(3, device="neuron"), 1.0, 0, torch.qint8).clone()
+
+
+def masked(x):
+    x[x < 50] = 1.0
+    return x
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_torchscript_indexes_by_masks():
+    x = torch.arange(100, dtype=torch.float32)
+    scripted = torch.jit.script(masked)
+    for _ in range(3):
+        assert torch.equal(scripted(x.to("neuron")).cpu(), masked(x.clone()))
