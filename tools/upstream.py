@@ -42,6 +42,8 @@ def run_tests(
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder) / "results.jsonl"
         results.touch()
+        only_file = Path(folder) / "only.txt"
+        only_file.write_text("\n".join(only))
         env = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]),
@@ -49,7 +51,7 @@ def run_tests(
             "PYTORCH_PRINT_REPRO_ON_FAILURE": "0",
             "UPSTREAM_RESULTS": str(results),
             "UPSTREAM_SUFFIXES": "PRIVATEUSE1,NEURON" if device == "neuron" else device.upper(),
-            "UPSTREAM_ONLY": "\n".join(only),
+            "UPSTREAM_ONLY": str(only_file),
             "UPSTREAM_LIMIT_S": str(limit_s),
             "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
         }
@@ -171,6 +173,7 @@ def main() -> int:
     parser.add_argument("-k", dest="expression", default="", help="only tests that match, as in pytest")
     parser.add_argument("--page", type=Path, help="write the tables to this file, too")
     parser.add_argument("--json", type=Path, help="keep the result of every test here, beside those of other files")
+    parser.add_argument("--failed", action="store_true", help="only tests that failed by --json; others keep theirs")
     parser.add_argument("--limit", type=int, default=180, help="seconds for one test (180)")
     options = parser.parse_args()
     if not options.folder.is_dir():
@@ -189,8 +192,13 @@ def main() -> int:
     failed = False
     for name in names:
         path = (options.folder / name).resolve()
-        rows = run_tests(path, "neuron", options.limit, options.expression)
+        before = results["files"].get(name, []) if options.failed else []
+        only = [row["test"] for row in before if row["outcome"] in ("failed", "crashed")]
+        if options.failed and not only:
+            continue
+        rows = run_tests(path, "neuron", options.limit, options.expression, only)
         explain(path, rows, options.limit)
+        rows = [row for row in before if row["test"] not in {again["test"] for again in rows}] + rows
         results["files"][name] = rows
         counts = collections.Counter(row["outcome"] for row in rows)
         failed |= counts["failed"] + counts["crashed"] > 0

@@ -50,6 +50,10 @@ def test_upstream_runs_the_classes_of_the_device_and_names_every_outcome(tmp_pat
     text = (tmp_path / "p.md").read_text()
     assert "| all | 5 | 1 | 2 | 3 | 2 |" in done.stdout and "| all | 5 | 1 | 2 | 3 | 2 |" in text
     assert "| 1 | fails on the CPU of the installed PyTorch, too |" in text
+    again = tool(
+        "upstream", SAMPLE, "generic_sample.py", "--failed", "-k", "fails", "--json", tmp_path / "r.json", code=1
+    )  # fmt: skip
+    assert "generic_sample.py: 5 passed, 1 skipped, 2 explained, 3 failed, 2 crashed" in again.stderr
     assert "| 1 | passes with NEURON_LAUNCH_BLOCKING=1: errors come late |" in text
 
 
