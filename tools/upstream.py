@@ -136,7 +136,8 @@ def page(results: dict) -> str:
     lines.append("| all | " + " | ".join(str(total[o]) for o in OUTCOMES) + " |")
     rows = [(name, row) for name, rows in sorted(by_file.items()) for row in rows]
     for outcome, title, key in (("skipped", "Skipped by PyTorch", "reason"), ("explained", "Explained", "why")):
-        reasons = collections.Counter(general(row[key]) for _, row in rows if row["outcome"] == outcome)
+        words = [row[key] for _, row in rows if row["outcome"] == outcome]
+        reasons = collections.Counter(map(general, words) if outcome == "skipped" else words)
         if reasons:
             lines += ["", f"## {title}", "", "| tests | reason |", "|---|---|"]
             lines += [f"| {count} | {cell(reason)} |" for reason, count in reasons.most_common()]

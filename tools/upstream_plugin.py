@@ -43,17 +43,11 @@ def compare_wide_types_as_narrow():
         setattr(torch.autograd, name, loosened)
 
 
-class Absent:
-    """A helper of tests that the installed version lacks: a condition that is false, a decorator without effect."""
+class Absent(list):
+    """A helper that the installed version lacks: an empty list, a false condition, a decorator without effect."""
 
     def __call__(self, *args, **kwargs):
         return args[0] if len(args) == 1 and inspect.isfunction(args[0]) else self
-
-    def __bool__(self):
-        return False
-
-    def __iter__(self):
-        return iter(())
 
 
 def stand_in_for_absent_helpers(path):
