@@ -355,6 +355,7 @@ TileProgram expand_loops(TileProgram& rolled) {
   out.program = std::move(rolled.program);
   out.tiles = rolled.tiles;
   out.alias_group = rolled.alias_group;
+  out.shared = rolled.shared;
   out.options = rolled.options;
   Expander(rolled, out).run();
   return out;

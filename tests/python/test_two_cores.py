@@ -70,3 +70,15 @@ def test_two_cores_give_the_values_of_one_in_less_time(run_python):
     assert one["cores"] == [0]
     assert two["cores"] == [0, 1]
     assert two["simulated_ns"] < 0.95 * one["simulated_ns"]
+
+
+def test_a_barrier_between_loops_waits_for_the_transfers_before_it(run_python):
+    """The halves of the second axis read what both cores have written of the first, in programs that keep loops."""
+    result = run_python(
+        "import torch\n"
+        "x = torch.arange(100000 * 16, dtype=torch.float32).reshape(1, 100000, 4, 4)\n"
+        "pad = lambda t: torch.nn.functional.pad(t, (3, 4, 5, 6), mode='replicate')\n"
+        "print(torch.equal(pad(x.to('neuron')).cpu(), pad(x)))",
+        TRNSIM_CHECK="strict",
+    )
+    assert result.stdout.strip() == "True", result.stderr[-2000:]
