@@ -389,15 +389,23 @@ bool describe(const c10::OperatorHandle& op, const Overload& overload, const Cal
     return false;
   }
   if (on_trial) check_as_cpu(op, overload, call, stack, begin, /*suspected=*/false);
+  const auto changes_size = [&](size_t r) {
+    return stack[begin + overload.written[r]].toTensor().sizes() != results[r].sizes();
+  };
+  if (overload.is_out)
+    for (size_t r = 0; r < results.size(); ++r)
+      if (results[r].dim() > 1 && changes_size(r)) {
+        lay_out_as_fresh(results, overload, call, stack, begin);
+        break;
+      }
   for (size_t r = 0; r < results.size(); ++r) {
     plan.result_wanted.push_back(results[r].defined());
     plan.results.push_back(results[r].defined() ? meta_of(results[r]) : TensorMeta{});
     bool resized = false;
     if (overload.is_out) {
-      const at::Tensor& out = stack[begin + overload.written[r]].toTensor();
-      resized = out.sizes() != results[r].sizes();
+      resized = changes_size(r);
       // Shape functions may give an out= tensor new strides even when its sizes fit; its own layout stands.
-      if (!resized) plan.results.back() = meta_of(out);
+      if (!resized) plan.results.back() = meta_of(stack[begin + overload.written[r]].toTensor());
     }
     plan.result_resized.push_back(resized);
   }

@@ -17,6 +17,11 @@ namespace trnsim::aten {
 std::vector<at::Tensor> meta_results(const c10::OperatorHandle& op, const Call& call, const c10::Stack& stack,
                                      size_t begin);
 
+// The layout of results in an out= tensor that gets new sizes is that of fresh ones, but for many operators PyTorch's shape
+// function makes it contiguous.
+void lay_out_as_fresh(std::vector<at::Tensor>& results, const Overload& overload, const Call& call,
+                      const c10::Stack& stack, size_t begin);
+
 // Shape functions check less than kernels: this runs the CPU's kernel on neutral values of the same shapes, types and
 // overlaps, and throws what it complains about. Large tensors are stood in for by small ones, and only complaints about
 // types count then. False: the CPU was not asked, or not about all of it.

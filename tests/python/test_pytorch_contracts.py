@@ -97,3 +97,18 @@ def test_torchscript_indexes_by_masks():
     scripted = torch.jit.script(masked)
     for _ in range(3):
         assert torch.equal(scripted(x.to("neuron")).cpu(), masked(x.clone()))
+
+
+@pytest.mark.parametrize("op", [torch.add, torch.eq, torch.maximum, lambda x, y, **k: torch.exp(x, **k)])
+@pytest.mark.parametrize("order", [(0, 2, 1), (2, 0, 1)])
+def test_an_out_tensor_that_is_resized_keeps_the_layout_of_fresh_results(op, order):
+    x = torch.arange(24.0).reshape(2, 3, 4)
+    for slice_of in (lambda t: t.permute(order), lambda t: t[:, :, ::2].permute(order)):
+        layouts = {}
+        for device in ("cpu", "neuron"):
+            a = slice_of(x.to(device))
+            fresh = op(a, a)
+            out = op(a, a, out=torch.empty(0, dtype=fresh.dtype, device=device))
+            assert torch.equal(out, fresh)
+            layouts[device] = (fresh.stride(), out.stride())
+        assert layouts["neuron"] == layouts["cpu"]
