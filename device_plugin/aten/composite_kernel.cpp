@@ -23,6 +23,16 @@ bool takes_complex(const Call& call) {
                      [](const at::Tensor* t) { return t->is_complex() || t->is_neg(); });
 }
 
+// What is filled may be expanded (PyTorch has looked at that): then one place of every element is written.
+void write_back(at::Tensor out, at::Tensor result, bool is_filled) {
+  for (int64_t d = 0; is_filled && d < out.dim(); ++d)
+    if (out.stride(d) == 0 && out.size(d) > 1) {
+      out = out.narrow(d, 0, 1);
+      result = result.narrow(d, 0, 1);
+    }
+  out.copy_(result);
+}
+
 }  // namespace
 
 std::vector<Composites> composite_tables() {
@@ -45,7 +55,7 @@ void run_composite(const c10::KernelFunction& function, const Overload& overload
     const at::Tensor out = (*stack)[begin + static_cast<size_t>(overload.written[r])].toTensor();
     const at::Tensor result = inner[r].toTensor();
     if (overload.is_out) at::native::resize_output(out, result.sizes());
-    if (!out.is_same(result)) out.copy_(result);
+    if (!out.is_same(result)) write_back(out, result, overload.ignores_self);
     inner[r] = out;
   }
   note_executed(overload.functional);

@@ -33,6 +33,15 @@ def test_writing_to_an_expanded_tensor_warns(call):
         assert not any("expanded" in m for m in messages(lambda: x.masked_fill(i == 0, 2.0)))
 
 
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.float32, torch.int16])
+def test_expanded_tensors_are_filled(dtype):
+    x = torch.ones(2, 1, dtype=dtype, device="neuron").expand(2, 4)
+    assert x.fill_(3).tolist() == [[3] * 4] * 2
+    assert x.zero_().tolist() == [[0] * 4] * 2
+    with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
+        x.add_(1)
+
+
 def test_complex_half_is_called_experimental():
     torch.set_warn_always(True)
     try:
@@ -112,3 +121,34 @@ def test_an_out_tensor_that_is_resized_keeps_the_layout_of_fresh_results(op, ord
             assert torch.equal(out, fresh)
             layouts[device] = (fresh.stride(), out.stride())
         assert layouts["neuron"] == layouts["cpu"]
+
+
+class Tagged(torch.nn.Parameter):
+    pass
+
+
+def test_parameters_keep_class_attributes_and_hooks_when_their_module_moves():
+    layer, seen = torch.nn.Linear(2, 2), []
+    layer.weight = Tagged(torch.ones(2, 2))
+    layer.weight.axis, layer.bias.decays = 1, False
+    handle = layer.weight.register_hook(lambda g: seen.append(g.device.type))
+    layer.bias.register_post_accumulate_grad_hook(lambda p: seen.append(p.grad.tolist()))
+    for device in ("neuron", "cpu"):
+        layer.to(device)
+        assert type(layer.weight) is Tagged and layer.weight.axis == 1 and layer.bias.decays is False
+        layer.zero_grad()
+        layer(torch.ones(1, 2, device=device)).sum().backward()
+        assert sorted(map(str, seen)) == ["[1.0, 1.0]", device]
+        seen.clear()
+    handle.remove()
+    layer(torch.ones(1, 2)).sum().backward()
+    assert seen == [[2.0, 2.0]]
+
+
+@pytest.mark.parametrize("lazy", [lambda: torch.nn.LazyLinear(3), lambda: torch.nn.LazyConv1d(3, 2)])
+def test_lazy_modules_stay_lazy_when_they_move(lazy):
+    module = lazy().to("neuron")
+    assert isinstance(module.weight, torch.nn.UninitializedParameter)
+    out = module(torch.ones(2, 4, 5, device="neuron"))
+    assert out.device.type == "neuron" and module.weight.device.type == "neuron"
+    assert module.weight.shape[:2] == ((3, 5) if out.shape[1] == 4 else (3, 4))
