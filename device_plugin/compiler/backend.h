@@ -78,6 +78,10 @@ constexpr int kNumProcs = isa::kNumEngines + isa::kNumDmaQueues;  // things that
 
 // Loads of what a tile was just stored to read the tile instead.
 void forward_stores(TileProgram& tiles);
+// Dims of size 1 dropped, runs merged: equal for equal sequences of elements.
+Access plain_access(const Access& a);
+// A copy of elements as they are, between places that are known.
+bool is_plain_transfer(const isa::Instruction& i);
 
 // Takes out what only writes tiles that nothing reads afterwards, or scratch memory that nothing loads. Of a gather that checks indices the check is
 // the effect: it stays.
@@ -90,6 +94,9 @@ TileProgram expand_loops(TileProgram& rolled);
 // Engine of every compute instruction, by earliest estimated finish among the engines that may run it;
 // issuing engine and queue of every DMA; activation-table loads.
 void choose_engines(TileProgram& tiles);
+
+// Loads with descriptors made beforehand leave ahead of those that cost the issuing engine time, where nothing waits.
+void order_loads(TileProgram& tiles);
 
 // Places of the tiles. `offset[t]`: byte offset per partition. `replaced[t]`: tiles whose space tile t took
 // over.

@@ -162,7 +162,8 @@ struct Scheduler {
   struct Slot {
     double start = 0;
     ComputeTime time;
-    int table = -1;  // activation tables that the engine holds afterwards
+    int table = -1;   // activation tables that the engine holds afterwards
+    double idle = 0;  // how long the engine waits for the operands
   };
   Slot slot(Instruction& i, Engine e) {
     if (i.opcode == Opcode::kReciprocal && e == Engine::kScalar) {
@@ -172,6 +173,7 @@ struct Scheduler {
     Slot s;
     s.time = compute_time(i, e, config);
     s.start = std::max(engine_free[static_cast<size_t>(e)], operands_ready(i, e));
+    s.idle = s.start - engine_free[static_cast<size_t>(e)];
     if (s.time.shared_port_ns > 0) s.start = std::max(s.start, port_free);
     s.table = table_set;
     if (e == Engine::kScalar && i.opcode == Opcode::kActivation && isa::act_table_set(i.func) != table_set) {
@@ -181,8 +183,8 @@ struct Scheduler {
     return s;
   }
 
-  // `fixed`: the engine is chosen already; `repeats`: how often the instruction runs.
-  void compute(Instruction& i, const Engine* fixed = nullptr, double repeats = 1) {
+  // `fixed`: the engine is chosen already; `repeats`: how often the instruction runs. How long the engine waited before.
+  double compute(Instruction& i, const Engine* fixed = nullptr, double repeats = 1) {
     Engines legal;
     if (fixed) {
       legal.add(*fixed);
@@ -204,6 +206,7 @@ struct Scheduler {
     if (chosen.time.shared_port_ns > 0) port_free = chosen.start + chosen.time.shared_port_ns;
     table_set = chosen.table;
     retire(i, static_cast<int8_t>(best), chosen.start + chosen.time.latency_ns);
+    return chosen.idle;
   }
 
   // Loads keep their order, and so do stores; a load does not wait for the stores before it.
@@ -229,6 +232,7 @@ void choose_engines(TileProgram& program) {
   auto origin = [&](size_t k) { return program.origins.empty() ? Origin{} : program.origins[k]; };
   // The copies of a loop after the second run as the second does. By slot and place in the iteration.
   std::vector<Engine> second;
+  std::vector<double> idle(program.code.size(), 0);  // before an instruction outside of loops
   for (size_t k = 0; k < program.code.size(); ++k) {
     Instruction& i = program.code[k];
     Origin o = origin(k);
@@ -246,7 +250,10 @@ void choose_engines(TileProgram& program) {
       s.transfer(i);
       continue;
     }
-    if (!i.is_control()) s.compute(i);
+    if (!i.is_control()) {
+      const double waited = s.compute(i);
+      if (o.loop < 0) idle[k] = waited;
+    }
     if (of_second != nullptr && o.copy == kCopySecond) *of_second = i.engine;
   }
 
@@ -297,23 +304,32 @@ void choose_engines(TileProgram& program) {
     if (i.dge == isa::DgeMode::kStatic) i.dge = descriptor_mode(i, i.engine, s.config);
   }
 
-  // Activation tables: a load wherever the resident set changes.
+  // Activation tables: a load wherever the resident set changes, between the last use of the old set and the first of the
+  // new one, where Scalar waits longest.
   int resident = -1;
+  size_t from = 0;  // behind the last use, or the last loop
   std::vector<Instruction> loads;
   std::vector<size_t> places;
   for (size_t k = 0; k < program.code.size(); ++k) {
     const Instruction& i = program.code[k];
+    const bool in_loop = origin(k).loop >= 0;
+    if (in_loop) from = k + 1;
     if (i.opcode != Opcode::kActivation || i.engine != Engine::kScalar) continue;
+    const size_t behind_last = in_loop ? k : from;
+    from = k + 1;
     int set = isa::act_table_set(i.func);
     if (set == resident) continue;
     resident = set;
+    size_t place = k;
+    for (size_t j = k; j-- > behind_last;)
+      if (program.code[j].engine == Engine::kScalar && idle[j] > idle[place]) place = j;
     Instruction load;
     load.opcode = Opcode::kActTableLoad;
     load.engine = Engine::kScalar;
     load.func = i.func;
     load.location = i.location;
     loads.push_back(load);
-    places.push_back(k);
+    places.push_back(place);
   }
   if (loads.empty()) return;
   std::vector<Instruction> code;

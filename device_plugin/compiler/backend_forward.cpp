@@ -1,11 +1,12 @@
 // Values that stay in SBUF between kernels: a load of what a tile was just stored to takes the tile itself.
 //
 // Every kernel stores its results to HBM and the next one loads them, which costs the latency of both transfers. Where the
-// load asks for the elements of one earlier store in the same order (the same HBM access; as many partitions and elements per
-// partition), nothing wrote over that memory in between, and the tile still holds what was stored, the readers of the loaded
-// tile read the stored one. Where they cannot (the loaded tile gets other contents too, or the stored one later), and
-// the value is small, a copy inside of SBUF takes the place of the load. Tiles live longer that way: only as long as
-// the fullest point stays below a limit. Loops are left alone: their accesses move.
+// load asks for the elements of one earlier store in the same order (the same HBM access), nothing wrote over that memory in
+// between, and the tile still holds what was stored, the readers of the loaded tile read the stored one, if both have as
+// many partitions. Where they cannot (the loaded tile gets other contents too, or the stored one later), and the value is
+// small, a copy inside of SBUF takes the place of the load; else a transfer from SBUF to SBUF, which spares the way of the
+// store. Tiles live longer that way: only as long as the fullest point stays below a limit. Loops are left alone: their
+// accesses move.
 //
 // Stores to scratch memory that nobody loads any more go with remove_unread().
 #include <algorithm>
@@ -20,14 +21,8 @@ using isa::Instruction;
 using isa::Opcode;
 using isa::Space;
 
-namespace {
-
-constexpr int64_t kMaxLiveBytes = 112 * 1024;  // per partition, of all tiles at one point
-constexpr int64_t kMaxCopyElements = 512;      // per partition: about the latency of a transfer and less
-constexpr size_t kMaxReach = 1500;             // instructions from the store to the last reader
-
 // Dims of size 1 dropped, runs merged: equal for equal sequences of elements.
-Access plain(const Access& a) {
+Access plain_access(const Access& a) {
   Access r = a;
   r.num_dims = 0;
   r.size = {};
@@ -57,6 +52,12 @@ bool is_plain_transfer(const Instruction& i) {
          i.src0.address_register == isa::kNoRegister;
 }
 
+namespace {
+
+constexpr int64_t kMaxLiveBytes = 112 * 1024;  // per partition, of all tiles at one point
+constexpr int64_t kMaxCopyElements = 512;      // per partition: about the latency of a transfer and less
+constexpr size_t kMaxReach = 1500;             // instructions from the store to the last reader
+
 class Forwarder {
  public:
   explicit Forwarder(TileProgram& program) : program_(program), uses_(program.tiles.size()) {}
@@ -82,7 +83,7 @@ class Forwarder {
           written(i, *operands[j].access, in_loop);
       }
       if (!in_loop && is_plain_transfer(i) && i.dst.space == Space::kHbm && i.src0.space == Space::kSbuf)
-        stored_[group(i.dst)].push_back({plain(i.dst), i.src0, region_of(i.dst), k});
+        stored_[group(i.dst)].push_back({plain_access(i.dst), i.src0, region_of(i.dst), k});
     }
   }
 
@@ -150,16 +151,17 @@ class Forwarder {
     Instruction& i = program_.code[k];
     auto found = stored_.find(group(i.src0));
     if (found == stored_.end()) return;
-    const Access wanted = plain(i.src0);
+    const Access wanted = plain_access(i.src0);
     for (size_t s = found->second.size(); s-- > 0;) {
       const Store& store = found->second[s];
-      if (!(store.hbm == wanted) || store.tile.num_partitions != i.dst.num_partitions ||
-          store.tile.free_elements() != i.dst.free_elements() || store.tile.dtype != i.dst.dtype)
+      if (!(store.hbm == wanted) || store.tile.elements() != i.dst.elements() ||
+          store.tile.dtype != i.dst.dtype)
         continue;
       const Uses& from = uses_[store.tile.tensor];
       const auto rewritten = std::upper_bound(from.writes.begin(), from.writes.end(), store.at);
       if (from.in_loop || (rewritten != from.writes.end() && *rewritten < k)) return;
-      if (!rename(k, store)) copy(k, store);
+      const bool alike = store.tile.num_partitions == i.dst.num_partitions;
+      if (!alike || (!rename(k, store) && !copy(k, store))) move(k, store);
       return;
     }
   }
@@ -207,13 +209,24 @@ class Forwarder {
     return true;
   }
 
-  void copy(size_t k, const Store& store) {
+  bool copy(size_t k, const Store& store) {
     const Access& load = program_.code[k].dst;
-    const uint32_t tile = store.tile.tensor;
     if (load.free_elements() > kMaxCopyElements || store.tile.start_partition != 0 ||
-        load.start_partition != 0 || k - store.at > kMaxReach || !room(tile, k))
-      return;
+        load.start_partition != 0 || k - store.at > kMaxReach || !room(store.tile.tensor, k))
+      return false;
     make_copy(k, store);
+    note_read(store.tile.tensor, k);
+    return true;
+  }
+
+  // The transfer comes from the tile: it does not wait for the store.
+  void move(size_t k, const Store& store) {
+    if (k - store.at > kMaxReach || !room(store.tile.tensor, k)) return;
+    program_.code[k].src0 = store.tile;
+    note_read(store.tile.tensor, k);
+  }
+
+  void note_read(uint32_t tile, size_t k) {
     std::vector<size_t>& reads = uses_[tile].reads;
     reads.insert(std::upper_bound(reads.begin(), reads.end(), k), k);
   }
@@ -224,8 +237,8 @@ class Forwarder {
     i.opcode = Opcode::kCopy;
     i.engine = Engine::kVector;
     i.dge = {};
-    i.src0 = plain(store.tile);
-    i.dst = plain(i.dst);
+    i.src0 = plain_access(store.tile);
+    i.dst = plain_access(i.dst);
   }
 
   TileProgram& program_;

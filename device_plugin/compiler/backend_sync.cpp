@@ -644,6 +644,7 @@ isa::Program run_back_half(TileProgram&& program) {
     if (loops) expanded = expand_loops(program);
     TileProgram& code = loops ? expanded : program;
     choose_engines(code);
+    order_loads(code);
     Allocation allocation = allocate_tiles(code);
     int32_t failed = allocation.failed_loop;
     if (failed < 0) {

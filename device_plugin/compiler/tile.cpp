@@ -5,6 +5,7 @@
 #include <map>
 
 #include "device_plugin/compiler/backend.h"
+#include "device_plugin/compiler/backend_region.h"
 #include "device_plugin/compiler/error.h"
 
 namespace trnsim::compiler {
@@ -69,6 +70,18 @@ struct TileBuilder::Impl {
   std::vector<Stationary> stationary;
   bool in_loop = false, ahead_of_loop = false;
   std::vector<Instruction> ahead;  // emitted by before_loop()
+  struct Written {
+    Access hbm;  // plain_access
+    Region region;
+    int partitions = 0;  // of the tile; 0: not a plain store, or unknown where
+  };
+  std::map<uint32_t, std::vector<Written>> written;  // per group of tensors, in program order
+
+  void note_write(const Instruction& i, const Access& hbm) {
+    const bool plain = is_plain_transfer(i) && i.src0.space == Space::kSbuf && !in_loop;
+    written[tiles.alias_group.at(hbm.tensor)].push_back(
+        {plain_access(hbm), region_of(hbm), plain ? i.src0.num_partitions : 0});
+  }
 
   Access new_tile(Space space, int partitions, const std::vector<int64_t>& dims, Dtype dtype) {
     Access a = dense_access(space, partitions, dims, dtype);
@@ -139,6 +152,20 @@ void TileBuilder::core_barrier() {
 int TileBuilder::num_tensors() const { return static_cast<int>(impl_->tiles.program.tensors.size()); }
 const std::string& TileBuilder::target() const { return impl_->tiles.program.target; }
 int TileBuilder::num_instructions() const { return static_cast<int>(impl_->tiles.code.size()); }
+
+int TileBuilder::stored_from(const Access& hbm) const {
+  const Impl& m = *impl_;
+  const auto found = m.written.find(m.tiles.alias_group.at(hbm.tensor));
+  if (found == m.written.end()) return 0;
+  const Access wanted = plain_access(hbm);
+  const Region region = region_of(hbm);
+  for (size_t k = found->second.size(); k-- > 0;) {
+    const Impl::Written& w = found->second[k];
+    if (w.hbm == wanted || w.partitions == 0) return w.partitions;
+    if (overlap(w.region, region)) return 0;
+  }
+  return 0;
+}
 
 int64_t TileBuilder::peak_sbuf_bytes() const {
   const TileProgram& t = impl_->tiles;
@@ -247,6 +274,7 @@ Instruction& TileBuilder::emit(Instruction instruction) {
       if (a.address_register != isa::kNoRegister && (!m.in_loop || m.ahead_of_loop)) {
         throw_internal("an access that moves with a loop outside of its body");
       }
+      if (operands[i].write) m.note_write(instruction, a);
       continue;
     }
     if (a.tensor >= m.tiles.tiles.size()) throw_internal("access to an unknown tile");
@@ -254,6 +282,7 @@ Instruction& TileBuilder::emit(Instruction instruction) {
     if (operands[i].write) ++m.writes[a.tensor];
   }
   if (instruction.opcode == Opcode::kTranspose && instruction.engine == Engine::kTensor) m.stationary = {};
+  if (instruction.opcode == Opcode::kCoreBarrier) m.written.clear();
   std::vector<Instruction>& code = m.ahead_of_loop ? m.ahead : m.tiles.code;
   code.push_back(std::move(instruction));
   return code.back();

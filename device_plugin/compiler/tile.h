@@ -49,6 +49,9 @@ class TileBuilder {
   int num_tensors() const;
   const std::string& target() const;
   int num_instructions() const;
+  // Partitions of the tile from which one store put exactly these elements there, in this order, with nothing written
+  // over them since; 0: no such store. A load of them needs no way through HBM (forward_stores).
+  int stored_from(const Access& hbm) const;
   // Largest number of SBUF bytes per partition that live tiles occupy at one point so far.
   int64_t peak_sbuf_bytes() const;
   // Row-major logical tiles of [partitions, dims...]; at most 4 free dims. Freed after their last use.

@@ -83,6 +83,14 @@ std::vector<Use> uses_of(Kernel& kernel) {
   return uses.list;
 }
 
+std::vector<bool> read_buffers(const KernelList& list) {
+  std::vector<bool> read(list.buffers.size(), false);
+  for (Kernel kernel : list.kernels)
+    for (const Use& use : uses_of(kernel))
+      if (use.reads) read[static_cast<size_t>(use.view->buffer)] = true;
+  return read;
+}
+
 std::vector<int> memory_of_buffers(const std::vector<Buffer>& buffers) {
   std::vector<int> memory;
   for (const Buffer& b : buffers) {

@@ -14,6 +14,9 @@ struct Use {
 };
 std::vector<Use> uses_of(Kernel& kernel);  // without those that have no buffer
 
+// Per buffer, whether a kernel reads it.
+std::vector<bool> read_buffers(const KernelList& list);
+
 // Per buffer, the buffer whose memory it is: an output that aliases an input lies in that, others in their own.
 std::vector<int> memory_of_buffers(const std::vector<Buffer>& buffers);
 

@@ -1,6 +1,7 @@
 // From kernels to a program.
 #include <iterator>
 
+#include "device_plugin/compiler/fusion/uses.h"
 #include "device_plugin/compiler/tilers/divide.h"
 #include "device_plugin/compiler/tilers/tilers.h"
 
@@ -32,6 +33,7 @@ void tile_list(const KernelList& kernels, const KernelContext& bound, const std:
   const KernelList& list = staggered ? *staggered : kernels;
   KernelContext context = bound;
   context.list = &list;
+  context.read = fusion::read_buffers(list);
   for (size_t i = 0; i < list.kernels.size(); ++i) {
     if (i < list.locations.size()) tile.set_location("", 0, list.locations[i]);
     std::visit(Dispatch{context, tile}, list.kernels[i]);

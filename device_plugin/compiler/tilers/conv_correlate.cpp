@@ -340,10 +340,18 @@ class Correlator {
       const int64_t rows = std::min(kPartitions, result_channels_ - m);
       const int64_t pitch = plan_.column_tiles > 1 ? plan_.columns : rows;
       Access b = tile_.sbuf(static_cast<int>(pitch * plan_.column_tiles), {1}, Dtype::kF32);
-      if (pitch > rows) tile_.memset(b, 0.0f);
+      const auto repeated = [&](int64_t times) {
+        return hbm_view(context_,
+                        window_of(base, (result_channel0_ + m) * stride, {times, rows}, {0, stride}));
+      };
+      if (pitch % rows == 0) {  // no partition stays empty: one transfer
+        tile_.load(b, repeated(plan_.column_tiles * (pitch / rows)));
+        out.push_back(b);
+        continue;
+      }
+      tile_.memset(b, 0.0f);
       for (int64_t c = 0; c < plan_.column_tiles; ++c) {
-        tile_.load(slice_partitions(b, static_cast<int>(c * pitch), static_cast<int>(rows)),
-                   hbm_view(context_, window_of(base, (result_channel0_ + m) * stride, {rows}, {stride})));
+        tile_.load(slice_partitions(b, static_cast<int>(c * pitch), static_cast<int>(rows)), repeated(1));
       }
       out.push_back(b);
     }

@@ -12,73 +12,6 @@ namespace {
 
 bool is_int(Dtype d) { return isa::is_32bit_integer(d); }
 
-std::optional<AluOp> compare_op(ExprOp op) {
-  switch (op) {
-    case ExprOp::kEq:
-      return AluOp::kEqual;
-    case ExprOp::kNe:
-      return AluOp::kNotEqual;
-    case ExprOp::kLt:
-      return AluOp::kLess;
-    case ExprOp::kLe:
-      return AluOp::kLessEqual;
-    case ExprOp::kGt:
-      return AluOp::kGreater;
-    case ExprOp::kGe:
-      return AluOp::kGreaterEqual;
-    default:
-      return std::nullopt;
-  }
-}
-
-std::optional<AluOp> arithmetic_op(ExprOp op) {
-  switch (op) {
-    case ExprOp::kAdd:
-      return AluOp::kAdd;
-    case ExprOp::kSub:
-      return AluOp::kSubtract;
-    case ExprOp::kMul:
-      return AluOp::kMultiply;
-    case ExprOp::kMax:
-      return AluOp::kMax;
-    case ExprOp::kMin:
-      return AluOp::kMin;
-    default:
-      return std::nullopt;
-  }
-}
-
-std::optional<ActFunc> activation_func(ExprOp op) {
-  switch (op) {
-    case ExprOp::kSqrt:
-      return ActFunc::kSqrt;
-    case ExprOp::kRsqrt:
-      return ActFunc::kRsqrt;
-    case ExprOp::kExp:
-      return ActFunc::kExp;
-    case ExprOp::kLog:
-      return ActFunc::kLog;
-    case ExprOp::kTanh:
-      return ActFunc::kTanh;
-    case ExprOp::kErf:
-      return ActFunc::kErf;
-    case ExprOp::kSigmoid:
-      return ActFunc::kSigmoid;
-    case ExprOp::kGelu:
-      return ActFunc::kGelu;
-    case ExprOp::kGeluTanh:
-      return ActFunc::kGeluTanh;
-    case ExprOp::kSilu:
-      return ActFunc::kSilu;
-    case ExprOp::kSoftplus:
-      return ActFunc::kSoftplus;
-    case ExprOp::kMish:
-      return ActFunc::kMish;
-    default:
-      return std::nullopt;
-  }
-}
-
 class Emitter {
  public:
   Emitter(TileBuilder& tile, const std::vector<Expr>& exprs, std::span<const int32_t> roots,
@@ -92,6 +25,7 @@ class Emitter {
         values_(exprs.size()),
         users_(exprs.size(), 0),
         level_(exprs.size(), kElement),
+        depth_(exprs.size(), 0),
         invariant_(exprs.size(), false) {
     for (int64_t d : row_.dims()) row_is_column_ = row_is_column_ && d == 1;
     mark(roots);
@@ -207,8 +141,12 @@ class Emitter {
         }
       }
       invariant_[i] = level_[i] == kScalar && e.op != ExprOp::kInput && e.op != ExprOp::kIota;
-      for (int32_t o : {e.a, e.b, e.c})
-        if (o >= 0 && !invariant_[o]) invariant_[i] = false;
+      for (int32_t o : {e.a, e.b, e.c}) {
+        if (o < 0) continue;
+        if (!invariant_[o]) invariant_[i] = false;
+        depth_[i] = std::max(depth_[i], depth_[o]);
+      }
+      depth_[i] += e.op == ExprOp::kReduce;
     }
   }
 
@@ -247,7 +185,7 @@ class Emitter {
         return Ops::of(t);
       }
       case ExprOp::kReduce:
-        return Ops::of(reduce_node(n, e));
+        return Ops::of(reduce_node(n));
       default:
         break;
     }
@@ -262,11 +200,35 @@ class Emitter {
     return level_[n] == kScalar ? column_src(result) : Ops::of(result);
   }
 
-  Access reduce_node(int32_t n, const Expr& e) {
-    if (tiles_.row_value) {
-      Access known = tiles_.row_value(n);
-      if (known.present()) return known;
+  Access known(int32_t n) const { return tiles_.row_value ? tiles_.row_value(n) : Access{}; }
+
+  Access reduce_node(int32_t n) {
+    if (const Access row = known(n); row.present()) return row;
+    if (!tiles_.combine_partitions) return share_of_row(n);
+    // The way over the partitions is long: all reductions of a level go together.
+    std::vector<int32_t> together;
+    for (int32_t m = 0; m < static_cast<int32_t>(exprs_.size()); ++m) {
+      const bool wanted = exprs_[m].op == ExprOp::kReduce && users_[m] > 0 && depth_[m] == depth_[n];
+      if (m == n || (wanted && !values_[m] && !known(m).present())) together.push_back(m);
     }
+    std::vector<Access> shares;
+    for (int32_t m : together) shares.push_back(share_of_row(m));
+    Access result;
+    for (size_t i = 0; i < together.size(); ++i) {
+      const Expr& e = exprs_[together[i]];
+      const Access row = tiles_.combine_partitions(shares[i], e.reduce, exprs_[e.a].dtype);
+      if (together[i] == n) {
+        result = row;
+      } else {
+        values_[together[i]] = Ops::of(row);
+      }
+    }
+    return result;
+  }
+
+  // What the partitions' elements give.
+  Access share_of_row(int32_t n) {
+    const Expr& e = exprs_[n];
     Dtype from = exprs_[e.a].dtype;
     // The sum of an activation over all free dims is a by-product of the activation.
     if (e.reduce == ReduceOp::kSum && row_is_column_ && !values_[e.a] && level_[e.a] == kElement &&
@@ -275,11 +237,10 @@ class Emitter {
       const Summed outer = std::exchange(summed_, {e.a, sum});  // a sum may depend on another one
       value(e.a);
       summed_ = outer;
-      return tiles_.combine_partitions ? tiles_.combine_partitions(sum, e.reduce, from) : sum;
+      return sum;
     }
     Access x = full_.typed_tile(operand(e.a, full_), class_dtype(from));
-    Access partial = reduce_dims(b_, x, tiles_.reduced, e.reduce, from);
-    return tiles_.combine_partitions ? tiles_.combine_partitions(partial, e.reduce, from) : partial;
+    return reduce_dims(b_, x, tiles_.reduced, e.reduce, from);
   }
 
   // Inputs keep narrow float dtypes (read with a cast); integers become 4 bytes; bool bytes are seen as
@@ -783,6 +744,7 @@ class Emitter {
   std::vector<std::optional<Src>> values_;
   std::vector<int> users_;
   std::vector<Level> level_;
+  std::vector<int> depth_;       // reductions on the longest way to the inputs
   std::vector<bool> invariant_;  // made of parameters and constants alone
   struct Summed {
     int32_t node = -1;  // whose activation also writes `sum`
@@ -796,11 +758,12 @@ class Emitter {
 
 std::vector<Access> emit_expr(TileBuilder& tile, const std::vector<Expr>& exprs,
                               std::span<const int32_t> roots, const ExprTiles& tiles,
-                              std::span<const Access> into) {
+                              std::span<const Access> into, const std::function<void(size_t)>& done) {
   Emitter emitter(tile, exprs, roots, tiles);
   std::vector<Access> results;
   for (size_t r = 0; r < roots.size(); ++r) {
     results.push_back(emitter.emit_root(roots[r], r < into.size() ? into[r] : Access{}));
+    if (done) done(r);
   }
   return results;
 }

@@ -2,6 +2,7 @@
 // [P,1] (run-time parameters, row values and what is computed from them alone) or a constant.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "device_plugin/compiler/tilers/tilers.h"
@@ -137,6 +138,11 @@ class Ops {
   int partitions_;
   std::vector<int64_t> dims_;
 };
+
+// The one instruction that computes an operator of the expressions, where there is one.
+std::optional<AluOp> compare_op(ExprOp op);
+std::optional<AluOp> arithmetic_op(ExprOp op);
+std::optional<ActFunc> activation_func(ExprOp op);
 
 // The four classes of values and the dtype of their tiles.
 inline Dtype class_dtype(Dtype expr_class) { return expr_class == Dtype::kBool ? Dtype::kU8 : expr_class; }

@@ -17,6 +17,73 @@ Access spread(const Access& column, const std::vector<int64_t>& dims, int partit
 }
 }  // namespace
 
+std::optional<AluOp> compare_op(ExprOp op) {
+  switch (op) {
+    case ExprOp::kEq:
+      return AluOp::kEqual;
+    case ExprOp::kNe:
+      return AluOp::kNotEqual;
+    case ExprOp::kLt:
+      return AluOp::kLess;
+    case ExprOp::kLe:
+      return AluOp::kLessEqual;
+    case ExprOp::kGt:
+      return AluOp::kGreater;
+    case ExprOp::kGe:
+      return AluOp::kGreaterEqual;
+    default:
+      return std::nullopt;
+  }
+}
+
+std::optional<AluOp> arithmetic_op(ExprOp op) {
+  switch (op) {
+    case ExprOp::kAdd:
+      return AluOp::kAdd;
+    case ExprOp::kSub:
+      return AluOp::kSubtract;
+    case ExprOp::kMul:
+      return AluOp::kMultiply;
+    case ExprOp::kMax:
+      return AluOp::kMax;
+    case ExprOp::kMin:
+      return AluOp::kMin;
+    default:
+      return std::nullopt;
+  }
+}
+
+std::optional<ActFunc> activation_func(ExprOp op) {
+  switch (op) {
+    case ExprOp::kSqrt:
+      return ActFunc::kSqrt;
+    case ExprOp::kRsqrt:
+      return ActFunc::kRsqrt;
+    case ExprOp::kExp:
+      return ActFunc::kExp;
+    case ExprOp::kLog:
+      return ActFunc::kLog;
+    case ExprOp::kTanh:
+      return ActFunc::kTanh;
+    case ExprOp::kErf:
+      return ActFunc::kErf;
+    case ExprOp::kSigmoid:
+      return ActFunc::kSigmoid;
+    case ExprOp::kGelu:
+      return ActFunc::kGelu;
+    case ExprOp::kGeluTanh:
+      return ActFunc::kGeluTanh;
+    case ExprOp::kSilu:
+      return ActFunc::kSilu;
+    case ExprOp::kSoftplus:
+      return ActFunc::kSoftplus;
+    case ExprOp::kMish:
+      return ActFunc::kMish;
+    default:
+      return std::nullopt;
+  }
+}
+
 Access Ops::as_tile(const Src& s, Dtype dtype) {
   if (s.tile()) return s.access;
   if (s.kind == Src::Kind::kColumn) return spread(s.access, dims_, partitions_);

@@ -3,8 +3,13 @@
 // Axes are brought into memory order and merged where every operand allows it. Without reductions the
 // outermost axes go to the partitions. With reductions there are two ways: rows on partitions (the reduced
 // axes lie in the free dims), or, when there are few rows or the rows are contiguous across memory (a bias
-// gradient), reduced axes on partitions: every partition reduces its share and the shares are combined. A row
-// that does not fit is processed in pieces, once per level of reductions, recomputing the expression.
+// gradient), reduced axes on partitions: every partition reduces its share and the shares are combined. Both at once
+// where shares alone would leave partitions idle: batch statistics with (image, some channels) on a partition, as they
+// lie in memory. A row that does not fit is processed in pieces, once per level of reductions, recomputing the
+// expression.
+//
+// Where the elements lie is also a question of the kernels around: what one of them just stored from as many partitions
+// in the same order is read from SBUF, and what another is going to read is best left in the order of memory.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -25,6 +30,7 @@ constexpr int64_t kTargetFree =
 constexpr int64_t kBudgetBytes = 88 * 1024;  // live tiles of one iteration; two iterations overlap
 constexpr int64_t kStaggeredBytes =
     48 * 1024;                                // of a long chain: two iterations compute, two are on their way
+constexpr int64_t kMostRowsAcross = 4;        // each of them costs instructions
 constexpr int64_t kSingleBytes = 180 * 1024;  // a row that fits this is processed in one piece
 
 int64_t magnitude(int64_t v) { return v < 0 ? -v : v; }
@@ -157,24 +163,55 @@ class MapTiler {
       least_ns = ns;
       best = std::move(parts);
     }
+    if (role != AxisRole::kReduced || max_partition_axes_ < 2) return best;
+    if (const std::optional<Box> shared = choose_shares_of_rows(box)) {
+      const int64_t rows = shared->product(AxisRole::kPartition);
+      if (rows <= kMostRowsAcross && time_ns({*shared}) + own_rows_ns(*shared) < least_ns) best = {*shared};
+    }
     return best;
+  }
+
+  // Every partition takes the sums of its own row, per level of reductions.
+  double own_rows_ns(const Box& box) const {
+    isa::Instruction i;
+    i.opcode = isa::Opcode::kCopyPredicated;
+    const int64_t rows = box.product(AxisRole::kPartition);
+    i.dst = i.src0 =
+        dense_access(isa::Space::kSbuf, box.partitions(), {rows * box.product(AxisRole::kKept)}, Dtype::kF32);
+    i.src1 =
+        dense_access(isa::Space::kSbuf, box.partitions(), {rows * box.product(AxisRole::kKept)}, Dtype::kU8);
+    return static_cast<double>(tiles_.reduce_levels().size()) * static_cast<double>(rows) *
+           compute_time(i, isa::Engine::kVector, target_config(tile_.target())).latency_ns;
+  }
+
+  double transfer_latency_ns(int64_t partitions) const {
+    isa::Instruction i;
+    i.opcode = isa::Opcode::kDmaCopy;
+    i.dst = i.src0 = dense_access(isa::Space::kSbuf, partitions, {1}, Dtype::kF32);
+    return transfer_time(i, target_config(tile_.target())).latency_ns;
   }
 
   double time_ns(const std::vector<Box>& parts) const {
     const config::Config& config = target_config(tile_.target());
     double ns = 0;
     for (const Box& part : parts) {
-      const int64_t rows = part.product(AxisRole::kPartition);
+      const int64_t rows = part.partitions();
       int64_t elements = 1;
       for (int64_t s : part.sizes) elements *= s;
       const int64_t engines = std::min<int64_t>(static_cast<int64_t>(config.dma.engines), (rows + 7) / 8);
-      for (const View& v : part.views) {
+      for (int view = 0; view < static_cast<int>(part.views.size()); ++view) {
+        const MapTiles::Source source = tiles_.source(part, view);
+        if (source == MapTiles::Source::kResident) continue;
+        if (tiles_.is_read_turned(part, view)) ns += transfer_latency_ns(rows);
+        if (source == MapTiles::Source::kComputed) ns += 2 * transfer_latency_ns(rows);
+        if (source == MapTiles::Source::kInSbuf) ns += transfer_latency_ns(rows);
+        const View& v = part.views[static_cast<size_t>(view)];
         int64_t run = 1, moved = 1;
         bool dense = true;
         for (int i = part.rank() - 1; i >= 0; --i) {
           if (v.strides[i] == 0 || part.sizes[i] == 1) continue;
           moved *= part.sizes[i];
-          dense = dense && part.role(i) != AxisRole::kPartition && v.strides[i] == run;
+          dense = dense && !part.on_partition(i) && v.strides[i] == run;
           if (dense) run *= part.sizes[i];
         }
         const int64_t bytes = static_cast<int64_t>(isa::dtype_bytes(v.dtype));
@@ -185,7 +222,8 @@ class MapTiler {
       isa::Instruction i;
       i.opcode = isa::Opcode::kTensorTensor;
       i.dst = i.src0 = i.src1 = dense_access(isa::Space::kSbuf, rows, {elements / rows}, Dtype::kF32);
-      ns += static_cast<double>(tiles_.operations()) * compute_time(i, isa::Engine::kVector, config).issue_ns;
+      ns += static_cast<double>(tiles_.element_operations()) *
+            compute_time(i, isa::Engine::kVector, config).issue_ns;
     }
     return ns;
   }
@@ -294,7 +332,7 @@ class MapTiler {
         std::vector<Box> pieces;
         for_each_piece(row, AxisRole::kReduced, std::min(limit_, 2 * kTargetFree), 3,
                        [&](Box piece) { pieces.push_back(std::move(piece)); });
-        passes(pieces, false);
+        passes(pieces, 0);
       });
     }
   }
@@ -306,19 +344,21 @@ class MapTiler {
       int kept_axes = 0;
       for (int i = 0; i < chunk.rank(); ++i)
         kept_axes += chunk.role(i) == AxisRole::kKept && chunk.sizes[i] > 1;
-      int64_t kept = chunk.product(AxisRole::kKept);
       std::vector<Box> pieces;
+      int across = 1;
       for (const Box& part : partitions(chunk, AxisRole::kReduced)) {
+        const int64_t kept = part.product(AxisRole::kKept);
+        across = static_cast<int>(part.product(AxisRole::kPartition));
         for_each_piece(part, AxisRole::kReduced,
                        std::max<int64_t>(1, std::min(limit_, 2 * kTargetFree) / kept), 3 - kept_axes,
                        [&](Box piece) { pieces.push_back(std::move(piece)); });
       }
-      passes(pieces, true);
+      passes(pieces, across);
     });
   }
 
-  // One pass over the pieces of a row per level of reductions, then one for the outputs.
-  void passes(const std::vector<Box>& pieces, bool across) {
+  // One pass over the pieces of a row per level of reductions, then one for the outputs. `across`: EmitOptions.
+  void passes(const std::vector<Box>& pieces, int across) {
     if (pieces.size() == 1) {
       tiles_.emit(pieces[0], {.across = across});
       return;
@@ -328,7 +368,7 @@ class MapTiler {
       // Partial results: one set per number of partitions.
       std::map<int, std::vector<Access>> partial;
       for (const Box& piece : pieces) {
-        int partitions = static_cast<int>(piece.product(AxisRole::kPartition));
+        int partitions = static_cast<int>(piece.partitions());
         std::vector<Access> values = tiles_.emit_partials(piece, level, known, across);
         auto [it, fresh] = partial.try_emplace(partitions, values);
         if (fresh) continue;
@@ -337,7 +377,9 @@ class MapTiler {
       for (size_t i = 0; i < level.size(); ++i) {
         Access total;
         for (auto& [partitions, values] : partial) {
-          Access v = across ? tiles_.combine(values[i], level[i], isa::kMaxPartitions) : values[i];
+          Access v = across > 0
+                         ? tiles_.combine(values[i], level[i], isa::kMaxPartitions / across * across, across)
+                         : values[i];
           if (total.present()) {
             tiles_.accumulate(total, v, level[i]);
           } else {

@@ -79,13 +79,26 @@ std::vector<Box> choose_partitions(const Box& box, AxisRole from, int max_axes, 
       chosen.push_back(axis);
       break;
     }
-    for (size_t i = 0; i < chosen.size(); ++i) b.roles[chosen[i]] = static_cast<int>(AxisRole::kPartition);
+    const AxisRole role = from == AxisRole::kReduced ? AxisRole::kShare : AxisRole::kPartition;
+    for (size_t i = 0; i < chosen.size(); ++i) b.roles[chosen[i]] = static_cast<int>(role);
     // Later ones first, so that their order is kept in front.
     for (size_t i = 0; i < chosen.size(); ++i)
       b.move_to_front(chosen[chosen.size() - 1 - i] + static_cast<int>(i));
     result.push_back(std::move(b));
   }
   return result;
+}
+
+std::optional<Box> choose_shares_of_rows(const Box& box) {
+  if (box.rank() < 2 || box.role(0) != AxisRole::kReduced || box.role(1) != AxisRole::kKept)
+    return std::nullopt;
+  const int64_t rows = best_divisor(box.sizes[1], isa::kMaxPartitions / box.sizes[0]);
+  if (rows <= 1) return std::nullopt;
+  Box b = box;
+  b.split(1, rows);
+  b.roles[0] = static_cast<int>(AxisRole::kShare);
+  b.roles[1] = static_cast<int>(AxisRole::kPartition);
+  return b;
 }
 
 void for_each_piece(const Box& box, AxisRole role, int64_t limit, int max_axes,

@@ -4,13 +4,15 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "device_plugin/compiler/tilers/tilers.h"
 
 namespace trnsim::compiler {
 
-enum class AxisRole : int { kPartition = 0, kKept = 1, kReduced = 2 };
+// kPartition: rows (or elements) on partitions; kShare: a reduced axis on partitions, each of which holds a share of a row.
+enum class AxisRole : int { kPartition = 0, kKept = 1, kReduced = 2, kShare = 3 };
 
 // All views have one stride per axis. Axes are ordered outermost first; partition axes, once chosen, come
 // first.
@@ -21,6 +23,10 @@ struct Box {
 
   int rank() const { return static_cast<int>(sizes.size()); }
   AxisRole role(int axis) const { return static_cast<AxisRole>(roles[axis]); }
+  bool on_partition(int axis) const {
+    return role(axis) == AxisRole::kPartition || role(axis) == AxisRole::kShare;
+  }
+  int64_t partitions() const { return product(AxisRole::kPartition) * product(AxisRole::kShare); }
   int64_t product(AxisRole r) const {
     int64_t n = 1;
     for (int i = 0; i < rank(); ++i) {
@@ -36,9 +42,12 @@ struct Box {
   void merge();
 };
 
-// Puts axes of role `from` on partitions, outermost first and at most `max_axes` of them; what does not
-// divide well is cut off. The last axis keeps runs of at least `min_run` elements. The boxes cover `box`.
+// Puts axes of role `from` on partitions (kReduced ones become kShare), outermost first and at most `max_axes` of them;
+// what does not divide well is cut off. The last axis keeps runs of at least `min_run` elements. The boxes cover `box`.
 std::vector<Box> choose_partitions(const Box& box, AxisRole from, int max_axes, int64_t min_run);
+// Few shares leave partitions idle: where the box begins with a reduced axis and a kept one, the partitions hold
+// (share, part of the kept axis), in memory order. Nothing when that fills no more partitions.
+std::optional<Box> choose_shares_of_rows(const Box& box);
 
 // Cuts the axes of role `role` so that a piece has at most `limit` elements of that role and at most
 // `max_axes` axes longer than 1; calls fn for every piece.

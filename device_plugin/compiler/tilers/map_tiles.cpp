@@ -90,6 +90,27 @@ bool MapTiles::is_long_chain() const {
   return operations_ >= kMinOperations && !has_reduced_axes() && !has_iota();
 }
 
+uint64_t MapTiles::element_operations() const {
+  std::vector<bool> element(kernel_.exprs.size(), false);
+  uint64_t count = 0;
+  for (size_t i = 0; i < kernel_.exprs.size(); ++i) {
+    const Expr& e = kernel_.exprs[i];
+    if (!live_[i]) continue;
+    if (e.op == ExprOp::kInput || e.op == ExprOp::kIota) {
+      const View& v = views_[e.op == ExprOp::kInput ? input_view_[e.index] : iotas_.at(e.index)];
+      for (size_t d = static_cast<size_t>(kernel_.num_kept); d < v.strides.size(); ++d)
+        element[i] = element[i] || (v.strides[d] != 0 && v.sizes[d] > 1);
+      element[i] = element[i] || num_reduced_axes_ == 0;
+      continue;
+    }
+    bool all = false;
+    for (int32_t o : {e.a, e.b, e.c}) all = all || (o >= 0 && element[o]);
+    count += all;
+    element[i] = all && e.op != ExprOp::kReduce;
+  }
+  return count;
+}
+
 uint64_t MapTiles::traffic_bytes() const {
   uint64_t bytes = 0;
   for (const View& v : views_) {
@@ -176,15 +197,13 @@ std::vector<bool> MapTiles::needed(const std::vector<int32_t>& roots, const RowV
   return need;
 }
 
-MapTiles::Frame MapTiles::make_frame(Box box, bool across, const std::vector<int32_t>& roots) {
+MapTiles::Frame MapTiles::make_frame(Box box) {
   Frame f;
   box.merge();
   f.box = std::move(box);
   const Box& b = f.box;
-  while (f.num_partition_axes < b.rank() && b.role(f.num_partition_axes) == AxisRole::kPartition) {
-    ++f.num_partition_axes;
-  }
-  f.tiles.partitions = static_cast<int>(b.product(AxisRole::kPartition));
+  while (f.num_partition_axes < b.rank() && b.on_partition(f.num_partition_axes)) ++f.num_partition_axes;
+  f.tiles.partitions = static_cast<int>(b.partitions());
   for (int i = f.num_partition_axes; i < b.rank(); ++i) {
     f.tiles.dims.push_back(b.sizes[i]);
     f.tiles.reduced.push_back(b.role(i) == AxisRole::kReduced);
@@ -198,26 +217,54 @@ MapTiles::Frame MapTiles::make_frame(Box box, bool across, const std::vector<int
   return f;
 }
 
-// Loads the free dims `dims` (axes of the box) of an operand; the other free dims have stride 0.
-Access MapTiles::load(const Box& box, int view, const std::vector<int>& dims) {
+Access MapTiles::box_access(const Box& box, int view, const std::vector<int>& dims) const {
   const View& v = box.views[view];
   View part = v;
   part.sizes.clear();
   part.strides.clear();
-  int partitions = 1;
-  for (int i = 0; i < box.rank() && box.role(i) == AxisRole::kPartition; ++i) {
+  for (int i = 0; i < box.rank(); ++i) {
+    if (!box.on_partition(i) && std::find(dims.begin(), dims.end(), i) == dims.end()) continue;
     part.sizes.push_back(v.sizes[i]);
     part.strides.push_back(v.strides[i]);
-    partitions *= static_cast<int>(v.sizes[i]);
   }
+  return hbm_view(context_, part);
+}
+
+MapTiles::Source MapTiles::source(Box box, int view) const {
+  box.merge();
+  const View& v = box.views[view];
+  if (v.buffer < 0 || box.rank() > isa::kMaxDims) return Source::kGiven;
+  const Buffer::Kind kind = context_.list->buffers[static_cast<size_t>(v.buffer)].kind;
+  const bool written = kind == Buffer::Kind::kScratch || kind == Buffer::Kind::kOutput;
+  if (!written || std::find(input_view_.begin(), input_view_.end(), view) == input_view_.end())
+    return Source::kGiven;
+  std::vector<int> dims;
+  for (int d = 0; d < box.rank(); ++d)
+    if (v.strides[d] != 0) dims.push_back(d);
+  const int64_t from = tile_.stored_from(box_access(box, view, dims));
+  return from == 0 ? Source::kComputed : from == box.partitions() ? Source::kResident : Source::kInSbuf;
+}
+
+bool MapTiles::is_read_turned(Box box, int view) const {
+  const auto is_view = [&](const Output& o) { return o.view == view && !o.row; };
+  if (std::none_of(outputs_.begin(), outputs_.end(), is_view)) return false;
+  const View& v = box.views[view];
+  const auto buffer = static_cast<size_t>(v.buffer);  // of the list, or private to a tiler
+  if (buffer >= context_.read.size() || !context_.read[buffer]) return false;
+  for (int& r : box.roles) r = 0;
+  box.views = {v};
+  box.merge();
+  return box.rank() > 1;
+}
+
+// Loads the free dims `dims` (axes of the box) of an operand; the other free dims have stride 0.
+Access MapTiles::load(const Box& box, int view, const std::vector<int>& dims) {
+  const View& v = box.views[view];
+  const int partitions = static_cast<int>(box.partitions());
   std::vector<int64_t> tile_dims;
-  for (int d : dims) {
-    part.sizes.push_back(v.sizes[d]);
-    part.strides.push_back(v.strides[d]);
-    tile_dims.push_back(v.sizes[d]);
-  }
+  for (int d : dims) tile_dims.push_back(v.sizes[d]);
   if (tile_dims.empty()) tile_dims.push_back(1);
-  Access hbm = hbm_view(context_, part);
+  Access hbm = box_access(box, view, dims);
   int64_t step = step_bytes(view);
   if (step != 0) hbm = tile_.advance(hbm, step);
   Cached& cached = cache_[view];
@@ -285,6 +332,25 @@ Access MapTiles::iota_tile(const Frame& f, int view) {
   return spread(a, f.box, f.num_partition_axes, dims, [](int) { return true; });
 }
 
+namespace {
+
+constexpr int64_t kBankElements = isa::kPsumBankBytes / 4;
+
+// With one more dim of stride 0.
+Access repeated(const Access& a, int dim, int64_t count) {
+  Access r = a;
+  for (int d = r.num_dims; d > dim; --d) {
+    r.size[d] = r.size[d - 1];
+    r.step[d] = r.step[d - 1];
+  }
+  ++r.num_dims;
+  r.size[dim] = static_cast<uint32_t>(count);
+  r.step[dim] = 0;
+  return r;
+}
+
+}  // namespace
+
 Access MapTiles::ones(int partitions) {
   Access& a = ones_[partitions];
   if (!a.present()) {
@@ -294,9 +360,29 @@ Access MapTiles::ones(int partitions) {
   return a;
 }
 
-Access MapTiles::combine(const Access& partial, int32_t reduce, int partitions) {
+// 1 where a partition (share, row) is of row r, [partitions, rows].
+Access MapTiles::own_row(int partitions, int rows) {
+  Access& a = own_row_[{partitions, rows}];
+  if (a.present()) return a;
+  a = tile_.sbuf(partitions, {rows}, Dtype::kU8);
+  tile_.before_loop([&] {
+    const int shares = partitions / rows;
+    Access one = tile_.sbuf(partitions, {shares, rows}, Dtype::kF32);
+    tile_.memset(one, 1);
+    isa::AffinePattern pattern;  // 0 at the one (share, row) of the partition
+    pattern.partition_step = 1;
+    pattern.step[0] = -rows;
+    pattern.step[1] = -1;
+    tile_.affine_select(one, one, pattern, AluOp::kEqual, 0);
+    tile_.tensor_scalar(a, reduce_dims(tile_, one, {true, false}, ReduceOp::kMax, Dtype::kF32),
+                        AluOp::kNotEqual, TileBuilder::imm(0));
+  });
+  return a;
+}
+
+Access MapTiles::combine(const Access& partial, int32_t reduce, int partitions, int rows) {
   const Expr& e = kernel_.exprs[reduce];
-  return combine_values(partial, e.reduce, kernel_.exprs[e.a].dtype, partitions);
+  return combine_values(partial, e.reduce, kernel_.exprs[e.a].dtype, partitions, rows);
 }
 
 void MapTiles::accumulate(const Access& acc, const Access& value, int32_t reduce) {
@@ -305,10 +391,12 @@ void MapTiles::accumulate(const Access& acc, const Access& value, int32_t reduce
 }
 
 // Float sums: a product with ones, which leaves the sum over the partitions in every partition. Others: all
-// shares go to one partition, are reduced there and are sent back to all.
-Access MapTiles::combine_values(const Access& partial, ReduceOp op, Dtype expr_class, int partitions) {
+// shares go to one partition, are reduced there and are sent back to all. Partitions (share, row): as many rows take
+// part side by side, and every partition takes its own; a product with zeros would carry an infinity from row to row.
+Access MapTiles::combine_values(const Access& partial, ReduceOp op, Dtype expr_class, int partitions,
+                                int rows) {
   std::vector<int64_t> dims(partial.size.begin(), partial.size.begin() + partial.num_dims);
-  if (partial.num_partitions == 1 && partitions == 1) return partial;
+  if (partial.num_partitions == rows && partitions == rows) return partial;
   int64_t n = partial.free_elements();
   Access share = partial;
   bool float_sum = op == ReduceOp::kSum && expr_class == Dtype::kF32;
@@ -318,48 +406,61 @@ Access MapTiles::combine_values(const Access& partial, ReduceOp op, Dtype expr_c
   }
   share = reshape(share, {n});
   Access result = tile_.sbuf(partitions, {n}, share.dtype);
+  if (float_sum && rows > 1) {
+    const Access apart = tile_.sbuf(share.num_partitions, {rows, n}, Dtype::kF32);
+    tile_.memset(apart, 0);
+    const Access own = own_row(share.num_partitions, rows);
+    tile_.copy_predicated(apart, repeated(share, 0, rows), repeated(own, 1, n));
+    const Access weights = slice(ones(share.num_partitions), 0, 0, partitions);
+    const int64_t part = std::min<int64_t>(n, kBankElements / rows);
+    for (int64_t at = 0; at < n; at += part) {
+      const int64_t count = std::min(part, n - at);
+      const Access sums = tile_.psum(partitions, {rows, count});
+      tile_.matmul(sums, weights, slice(apart, 1, at, count), false);
+      const Access dst = slice(result, 0, at, count);
+      const auto of_row = [&](int r) {
+        Access a = slice(sums, 0, r, 1);
+        return reshape(a, {count});
+      };
+      tile_.copy(dst, of_row(0));
+      for (int r = 1; r < rows; ++r)
+        tile_.copy_predicated(dst, of_row(r), broadcast(slice(own_row(partitions, rows), 0, r, 1), 0, count));
+    }
+    return reshape(result, dims);
+  }
   if (float_sum) {
     Access weights = slice(ones(partial.num_partitions), 0, 0, partitions);
-    constexpr int64_t kBank = 512;
-    for (int64_t at = 0; at < n; at += kBank) {
-      int64_t count = std::min(kBank, n - at);
+    for (int64_t at = 0; at < n; at += kBankElements) {
+      int64_t count = std::min(kBankElements, n - at);
       Access sum = tile_.psum(partitions, {count});
       tile_.matmul(sum, weights, slice(share, 0, at, count), false);
       tile_.copy(slice(result, 0, at, count), sum);
     }
     return reshape(result, dims);
   }
-  int64_t shares = partial.num_partitions;
+  const int64_t shares = partial.num_partitions / rows, all = rows * n;
   Access total = share;
-  if (shares > 1) {
-    Access gathered = tile_.sbuf(1, {shares, n}, share.dtype);
+  if (partial.num_partitions > 1) {
+    Access gathered = tile_.sbuf(1, {shares, all}, share.dtype);
     tile_.dma(gathered, share);
     total = reduce_dims(tile_, gathered, {true, false}, op, expr_class);
     if (!total.contiguous()) {
-      Access dense = tile_.sbuf(1, {n}, total.dtype);
+      Access dense = tile_.sbuf(1, {all}, total.dtype);
       tile_.copy(dense, total);
       total = dense;
     }
   }
-  Access source = reshape(total, {n});
-  source.num_dims = 2;
-  source.size[1] = source.size[0];
-  source.step[1] = source.step[0];
-  source.size[0] = static_cast<uint32_t>(partitions);
-  source.step[0] = 0;
-  tile_.dma(result, source);
+  tile_.dma(result, repeated(reshape(total, {all}), 0, partitions / rows));
   return reshape(result, dims);
 }
 
 std::vector<Access> MapTiles::emit_partials(Box box, const std::vector<int32_t>& reduces,
-                                            const RowValues& known, bool across) {
+                                            const RowValues& known, int across) {
   EmitOptions options;
   options.known = &known;
   options.across = across;
-  std::vector<Access> values;
-  Frame f = make_frame(std::move(box), across, reduces);
-  emit_roots(
-      f, options, reduces, {}, [&](const std::vector<Access>& v) { values = v; }, true);
+  Frame f = make_frame(std::move(box));
+  std::vector<Access> values = emit_roots(f, options, reduces, {}, nullptr, true);
   // Accumulators must be tiles of their own, dense and in the dtype of the class.
   for (size_t i = 0; i < values.size(); ++i) {
     Access& v = values[i];
@@ -372,7 +473,7 @@ std::vector<Access> MapTiles::emit_partials(Box box, const std::vector<int32_t>&
 }
 
 void MapTiles::emit(Box box, const EmitOptions& options) {
-  Frame f = make_frame(std::move(box), options.across, {});
+  Frame f = make_frame(std::move(box));
   std::vector<int32_t> roots;
   std::vector<Access> into;
   std::vector<const Output*> list;
@@ -385,36 +486,49 @@ void MapTiles::emit(Box box, const EmitOptions& options) {
   for (const Output& o : outputs_) {
     if (o.row ? !options.row_outputs : !options.full_outputs) continue;
     list.push_back(&o);
-    const Dtype dtype = tile_dtype(views_[o.view].dtype);
+  }
+  // Where rows are summed over partitions a value takes long to go there and back. What others wait for comes first and
+  // is stored at once.
+  if (options.across > 0)
+    std::stable_sort(list.begin(), list.end(),
+                     [](const Output* x, const Output* y) { return x->row < y->row; });
+  for (const Output* o : list) {
+    const Dtype dtype = tile_dtype(views_[o->view].dtype);
     // One tile for results that are stored to several places.
     size_t same = 0;
-    while (same < roots.size() && (roots[same] != o.expr || into[same].dtype != dtype)) ++same;
+    while (same < roots.size() && (roots[same] != o->expr || into[same].dtype != dtype)) ++same;
     tile_of.push_back(same);
     if (same < roots.size()) continue;
-    roots.push_back(o.expr);
-    into.push_back(tile_.sbuf(f.tiles.partitions, o.row ? row_dims : f.tiles.dims, dtype));
+    roots.push_back(o->expr);
+    into.push_back(tile_.sbuf(f.tiles.partitions, o->row ? row_dims : f.tiles.dims, dtype));
   }
   if (roots.empty()) return;
-  emit_roots(f, options, roots, into, nullptr, false);
-  for (size_t i = 0; i < list.size(); ++i) {
-    const Output& o = *list[i];
-    const View& v = f.box.views[o.view];
-    View part = v;
-    part.sizes.clear();
-    part.strides.clear();
-    for (int d = 0; d < f.box.rank(); ++d) {
-      bool dropped = o.row && (f.box.role(d) == AxisRole::kReduced ||
-                               (options.across && f.box.role(d) == AxisRole::kPartition));
-      if (dropped) continue;
-      part.sizes.push_back(v.sizes[d]);
-      part.strides.push_back(v.strides[d]);
+  const auto store = [&](size_t root) {
+    for (size_t i = 0; i < list.size(); ++i) {
+      if (tile_of[i] != root) continue;
+      const Output& o = *list[i];
+      const View& v = f.box.views[o.view];
+      View part = v;
+      part.sizes.clear();
+      part.strides.clear();
+      for (int d = 0; d < f.box.rank(); ++d) {
+        if (o.row && (f.box.role(d) == AxisRole::kReduced || f.box.role(d) == AxisRole::kShare)) continue;
+        part.sizes.push_back(v.sizes[d]);
+        part.strides.push_back(v.strides[d]);
+      }
+      const Access& tile = into[root];
+      const Access src = o.row && options.across > 0 ? slice_partitions(tile, 0, options.across) : tile;
+      const Access dst = hbm_view(context_, part);
+      const int64_t step = step_bytes(o.view);
+      tile_.store(step != 0 ? tile_.advance(dst, step) : dst, src);
     }
-    const Access& tile = into[tile_of[i]];
-    Access src = o.row && options.across ? slice_partitions(tile, 0, 1) : tile;
-    Access dst = hbm_view(context_, part);
-    int64_t step = step_bytes(o.view);
-    tile_.store(step != 0 ? tile_.advance(dst, step) : dst, src);
+  };
+  if (options.across > 0) {
+    emit_roots(f, options, roots, into, store, false);
+    return;
   }
+  emit_roots(f, options, roots, into, nullptr, false);
+  for (size_t r = 0; r < roots.size(); ++r) store(r);
 }
 
 bool MapTiles::emit_loop(const Box& first, int64_t count, const std::vector<int64_t>& steps,
@@ -438,9 +552,9 @@ bool MapTiles::emit_loop(const Box& first, int64_t count, const std::vector<int6
   return true;
 }
 
-void MapTiles::emit_roots(Frame& f, const EmitOptions& options, const std::vector<int32_t>& roots,
-                          const std::vector<Access>& into,
-                          const std::function<void(const std::vector<Access>&)>& done, bool partial) {
+std::vector<Access> MapTiles::emit_roots(Frame& f, const EmitOptions& options,
+                                         const std::vector<int32_t>& roots, const std::vector<Access>& into,
+                                         const std::function<void(size_t)>& done, bool partial) {
   const Box& b = f.box;
   std::vector<bool> need = needed(roots, options.known);
   ExprTiles& t = f.tiles;
@@ -452,7 +566,7 @@ void MapTiles::emit_roots(Frame& f, const EmitOptions& options, const std::vecto
   auto is_row = [&](const View& v) {
     if (num_reduced_axes_ == 0) return false;
     for (int i = 0; i < b.rank(); ++i) {
-      bool reduced = b.role(i) == AxisRole::kReduced || (options.across && b.role(i) == AxisRole::kPartition);
+      const bool reduced = b.role(i) == AxisRole::kReduced || b.role(i) == AxisRole::kShare;
       if (reduced && v.strides[i] != 0) return false;
     }
     return true;
@@ -514,13 +628,12 @@ void MapTiles::emit_roots(Frame& f, const EmitOptions& options, const std::vecto
     if (it == options.known->end()) return Access{};
     return slice_partitions(it->second, 0, t.partitions);
   };
-  if (options.across && !partial) {
+  if (options.across > 0 && !partial) {
     t.combine_partitions = [&](const Access& share, ReduceOp op, Dtype expr_class) {
-      return combine_values(share, op, expr_class, t.partitions);
+      return combine_values(share, op, expr_class, t.partitions, options.across);
     };
   }
-  std::vector<Access> values = emit_expr(tile_, kernel_.exprs, roots, t, into);
-  if (done) done(values);
+  return emit_expr(tile_, kernel_.exprs, roots, t, into, done);
 }
 
 }  // namespace trnsim::compiler

@@ -66,8 +66,8 @@ struct Loader {
     }
   }
 
-  // Few rows, long contraction: (k tile, batch, w) on partitions, so that one transpose serves several k
-  // tiles.
+  // Few rows, long contraction: (batch, w, k tile) on partitions, as they lie in memory, so that one transpose serves
+  // several k tiles.
   void natural_packed(const Access& dst, int64_t k0, int64_t count) {
     const int64_t r = columns();
     const int64_t tiles_per_block = std::min(count, kPartitions / r);
@@ -77,13 +77,13 @@ struct Loader {
       const int64_t blocks = (count - done) / per_block;
       const int64_t p = per_block * r;
       Access rows = tile.sbuf(static_cast<int>(p), {blocks, kPartitions}, x.load_dtype);
-      tile.load(rows, hbm(delta(0, 0, k0 + done * kPartitions), {per_block, nb, wn, blocks, kPartitions},
-                          {kPartitions * x.k_stride, x.batch_stride, x.w_stride,
-                           per_block * kPartitions * x.k_stride, x.k_stride}));
+      const int64_t run = blocks * kPartitions;
+      tile.load(rows, hbm(delta(0, 0, k0 + done * kPartitions), {nb, wn, per_block, run},
+                          {x.batch_stride, x.w_stride, run * x.k_stride, x.k_stride}));
       transpose_blocks(
           blocks, p, kPartitions, [&](int64_t i) { return columns_of(rows, i * kPartitions, kPartitions); },
           [&](int64_t first, int64_t n) {
-            return with_dims(dst, done * r + first * p, {{p, n}, {1, p}});
+            return with_dims(dst, (done + first) * r, {{r, n}, {1, r}, {blocks * r, per_block}});
           });
       done += blocks * per_block;
     }

@@ -19,7 +19,8 @@ namespace trnsim::compiler {
 struct KernelContext {
   const KernelList* list = nullptr;
   std::vector<Access>
-      tensors;  // per buffer: 1-D access of the whole program tensor, in elements of Buffer::dtype
+      tensors;             // per buffer: 1-D access of the whole program tensor, in elements of Buffer::dtype
+  std::vector<bool> read;  // per buffer: by a kernel of the list
   // Adds a scratch HBM tensor private to one tiler (partial results, transposed copies) and returns it as a
   // contiguous 1-D access.
   Access scratch(TileBuilder& tile, Dtype dtype, int64_t elements) const;
@@ -80,10 +81,11 @@ struct ExprTiles {
 // Emits code for every root (an index into exprs) in order; common subexpressions once. Returns the value
 // tile per root: F32 class as kF32 (or the input tile itself), integers 4-byte, bool as kU8 0/1. A missing
 // entry of `into` (may be shorter) is not present; a present one is the destination tile, of any dtype: the
-// value ends there.
+// value ends there. `done(r)`: root r is there, before what only later roots need.
 std::vector<Access> emit_expr(TileBuilder& tile, const std::vector<Expr>& exprs,
                               std::span<const int32_t> roots, const ExprTiles& tiles,
-                              std::span<const Access> into);
+                              std::span<const Access> into,
+                              const std::function<void(size_t)>& done = nullptr);
 
 // Reduces the dims of `full` marked in `reduced`: a tile of the other dims ([P, 1] when there are none).
 // Integers exact.

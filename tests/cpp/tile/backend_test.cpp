@@ -245,3 +245,64 @@ TEST_CASE("compile times", "[.benchmark]") {
   us = time_us([&] { p = b.finish(); }, 1);
   WARN("back half of 200000 instructions: " << us / 1e6 << " s");
 }
+
+namespace {
+
+std::vector<const isa::Instruction*> transfers_of_sync(const isa::Program& p) {
+  std::vector<const isa::Instruction*> out;
+  for (const isa::Instruction& i : p.streams[static_cast<size_t>(isa::Engine::kSync)])
+    if (i.is_dma()) out.push_back(&i);
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("loads that cost the issuing engine time leave behind those that are needed with them") {
+  const bool together = GENERATE(true, false);
+  TileBuilder b("loads");
+  const Access in = b.tensor("in0", isa::TensorKind::kInput, Dtype::kF32, {16, 64});
+  const Access source = b.tensor("in1", isa::TensorKind::kInput, Dtype::kF32, {64, 256});
+  const Access out = b.tensor("out0", isa::TensorKind::kOutput, Dtype::kF32, {16, 256});
+  Access turned = in;  // runs of one element: the hardware builds their descriptors
+  std::swap(turned.size[0], turned.size[1]);
+  std::swap(turned.step[0], turned.step[1]);
+  const Access w = b.sbuf(64, {16}, Dtype::kF32), x = b.sbuf(64, {256}, Dtype::kF32);
+  b.load(w, turned);
+  b.load(x, source);
+  if (!together)
+    for (int i = 0; i < 4; ++i) b.tensor_scalar(w, w, AluOp::kAdd, TileBuilder::imm(1));
+  const Access sum = b.psum(16, {256}), y = b.sbuf(16, {256}, Dtype::kF32);
+  b.matmul(sum, w, x, false);
+  b.copy(y, sum);
+  b.store(out, y);
+  const isa::Program p = b.finish();
+  check_valid(p);
+  const auto transfers = transfers_of_sync(p);
+  REQUIRE(transfers.size() == 2);
+  CHECK(transfers[together ? 1 : 0]->dge == isa::DgeMode::kHardware);
+  CHECK(transfers[together ? 0 : 1]->dge == isa::DgeMode::kStatic);
+}
+
+TEST_CASE("activation tables come while Scalar waits") {
+  TileBuilder b("tables");
+  const Access in = b.tensor("in0", isa::TensorKind::kInput, Dtype::kF32, {64, 512});
+  const Access out = b.tensor("out0", isa::TensorKind::kOutput, Dtype::kF32, {64, 512});
+  const Access x = b.sbuf(64, {512}, Dtype::kF32), y = b.sbuf(64, {512}, Dtype::kF32);
+  b.load(x, in);
+  b.activation(y, x, ActFunc::kSquare);
+  const Access sum = b.psum(64, {512});
+  b.matmul(sum, slice(y, 0, 0, 64), y, false);
+  for (int i = 0; i < 4; ++i) b.reduce(slice(x, 0, 0, 1), y, AluOp::kAdd, 1);  // keeps Vector busy
+  const Access z = b.sbuf(64, {512}, Dtype::kF32);
+  b.copy(z, sum);
+  b.activation(z, z, ActFunc::kExp);
+  b.store(out, z);
+  const isa::Program p = b.finish();
+  check_valid(p);
+  std::vector<isa::Opcode> codes;
+  for (const isa::Instruction& i : p.streams[static_cast<size_t>(isa::Engine::kScalar)])
+    if (!i.is_control() && !i.is_dma()) codes.push_back(i.opcode);
+  using isa::Opcode;
+  CHECK(codes == std::vector<Opcode>{Opcode::kActTableLoad, Opcode::kActivation, Opcode::kActTableLoad,
+                                     Opcode::kCopy, Opcode::kActivation});
+}

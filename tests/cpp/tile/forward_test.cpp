@@ -69,6 +69,20 @@ TEST_CASE("a tile that its reader changes is copied in SBUF") {
   CHECK(n.copies == 1);
 }
 
+TEST_CASE("a load onto other partitions comes from the tile") {
+  Chain c;
+  c.begin();
+  Access z = c.b.sbuf(16, {2 * kColumns}, Dtype::kF32);
+  c.b.load(z, reshape(c.between, {16, 2 * kColumns}));
+  c.b.activation(z, z, ActFunc::kTanh);
+  CHECK(c.b.stored_from(c.between) == 32);
+  CHECK(c.b.stored_from(slice(c.between, 0, 0, 16)) == 0);
+  c.b.store(reshape(c.out, {16, 2 * kColumns}), z);
+  const Chain::Count n = c.finish();
+  CHECK(n.transfers == 3);  // from SBUF to SBUF; nobody loads the scratch tensor
+  CHECK(n.copies == 0);
+}
+
 TEST_CASE("loads of other contents stay") {
   SECTION("the memory was written over") {
     Chain c;
@@ -98,15 +112,6 @@ TEST_CASE("loads of other contents stay") {
     c.b.load(c.y, c.between);
     c.b.tensor_tensor(c.y, c.y, c.x, AluOp::kAdd);
     c.end();
-    CHECK(c.finish().transfers == 4);
-  }
-  SECTION("other partitions") {
-    Chain c;
-    c.begin();
-    Access z = c.b.sbuf(16, {2 * kColumns}, Dtype::kF32);
-    c.b.load(z, reshape(c.between, {16, 2 * kColumns}));
-    c.b.activation(z, z, ActFunc::kTanh);
-    c.b.store(reshape(c.out, {16, 2 * kColumns}), z);
     CHECK(c.finish().transfers == 4);
   }
   SECTION("a part") {

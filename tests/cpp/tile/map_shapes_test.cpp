@@ -1,5 +1,7 @@
 // Random map kernels and row chains over odd shapes, strides, broadcasts and dtypes; moves and scans.
 #include <algorithm>
+#include <array>
+#include <limits>
 #include <numeric>
 
 #include "tests/cpp/tile/harness.h"
@@ -187,6 +189,41 @@ TEST_CASE("random row chains agree with the reference") {
     s.list.kernels.push_back(k);
     INFO("seed " << seed);
     check_map(s, 3e-5, 3e-5);
+  }
+}
+
+// A statistic of every channel of images [n, c, pixels], taken from the elements: channels lie on partitions beside each
+// other, several for each image.
+TEST_CASE("reductions of rows that share the partitions with their shares") {
+  for (ReduceOp op : {ReduceOp::kSum, ReduceOp::kMax}) {
+    for (auto [n, c, pixels] :
+         {std::array<int64_t, 3>{64, 16, 64}, {42, 6, 96}, {32, 20, 640}, {100, 5, 64}, {3, 8, 9000}}) {
+      Random r(static_cast<unsigned>(n));
+      Setup s;
+      MapKernel k;
+      k.domain = {c, n, pixels};
+      k.num_kept = 1;
+      View x;
+      x.dtype = Dtype::kF32;
+      x.sizes = k.domain;
+      x.strides = {pixels, c * pixels, 1};
+      View y = x, row = dense(0, Dtype::kF32, {c});
+      x.buffer = s.add_buffer(Dtype::kF32, n * c * pixels);
+      y.buffer = s.add_buffer(Dtype::kF32, n * c * pixels, Buffer::Kind::kOutput);
+      row.buffer = s.add_buffer(Dtype::kF32, c, Buffer::Kind::kOutput);
+      k.inputs = {x};
+      k.exprs = {make(ExprOp::kInput, Dtype::kF32), make(ExprOp::kReduce, Dtype::kF32, 0),
+                 make(ExprOp::kSub, Dtype::kF32, 0, 1)};
+      k.exprs[1].reduce = op;
+      k.outputs = {{y, 2}, {row, 1}};
+      fill(s, x.buffer, r, -1, 1);
+      // An infinity stays in its channel.
+      auto* values = reinterpret_cast<float*>(s.memory[static_cast<size_t>(x.buffer)].data());
+      values[(c + 1) * pixels] = std::numeric_limits<float>::infinity();
+      s.list.kernels.push_back(k);
+      INFO("n " << n << " c " << c << " pixels " << pixels);
+      check_map(s, 1e-4, 1e-3);
+    }
   }
 }
 

@@ -4,6 +4,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import trnsim
+
 from .common import check
 
 KINDS = {
@@ -64,3 +66,39 @@ def test_one_kernel_is_left(monkeypatch, tmp_path):
     (fused,) = tmp_path.glob("graph*.fused.txt")
     kernels = [line for line in fused.read_text().splitlines() if line.startswith(("  conv", "  map", "  move"))]
     assert len(kernels) == 1 and kernels[0].startswith("  conv.forward")
+
+
+def _read_bytes(function, *args):
+    """What a call of the compiled function reads from HBM, once it agrees with the CPU."""
+    check(function, *args, atol=1e-4)
+    compiled = torch.compile(function, backend="neuron", fullgraph=True)
+    ours = [a.to("neuron") for a in args]
+    compiled(*ours)
+    torch.neuron.synchronize()
+    trnsim.reset_report()
+    compiled(*ours)
+    torch.neuron.synchronize()
+    return trnsim.report()["dma"]["bytes_read"]
+
+
+def test_normalised_images_stay_in_sbuf():
+    def pooled(x, w, b):
+        return F.max_pool2d(F.relu(F.batch_norm(x, None, None, w, b, training=True)), 2)
+
+    x, w, b = torch.randn(64, 16, 8, 8), torch.rand(16) + 0.5, torch.randn(16)
+    assert _read_bytes(pooled, x, w, b) < 1.5 * x.nbytes  # the images come once
+
+    def classified(x, w, b, v):
+        return F.relu(F.batch_norm(x, None, None, w, b, training=True)).flatten(1) @ v
+
+    x, v = torch.randn(64, 16, 4, 4), torch.randn(256, 10) / 16
+    assert _read_bytes(classified, x, w, b, v) < 1.5 * x.nbytes + 2 * v.nbytes
+
+
+def test_one_transfer_brings_a_bias_to_all_outputs():
+    def conv(x, w, b):
+        return F.conv2d(x, w, b, padding=1)
+
+    # Both with whole partitions of result channels and with some left over.
+    for channels in (16, 12):
+        check(conv, torch.randn(64, 4, 8, 8), torch.randn(channels, 4, 3, 3), torch.randn(channels), atol=1e-4)
