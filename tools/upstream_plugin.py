@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch.testing import _comparison
+from torch.testing._internal import common_device_type
 
 RESULTS = Path(os.environ["UPSTREAM_RESULTS"])
 SUFFIXES = tuple(os.environ["UPSTREAM_SUFFIXES"].split(","))  # what PyTorch appends to the names of its classes
@@ -41,6 +42,19 @@ def compare_wide_types_as_narrow():
             return check(*args, **kwargs)
 
         setattr(torch.autograd, name, loosened)
+
+
+def take_classes_of_cpu_and_cuda():
+    """Classes that PyTorch makes for "cpu" and "cuda" by name are of every device with kernels of its own."""
+    original = common_device_type.instantiate_device_type_tests
+
+    @functools.wraps(original)
+    def instantiate(*args, only_for=None, **kwargs):
+        if isinstance(only_for, (tuple, list)) and {"cpu", "cuda"} <= set(only_for):
+            only_for = [*only_for, "privateuse1"]
+        return original(*args, only_for=only_for, **kwargs)
+
+    common_device_type.instantiate_device_type_tests = instantiate
 
 
 class Absent(list):
@@ -79,6 +93,7 @@ def pytest_configure(config):
     stand_in_for_absent_helpers(Path(config.args[0]))
     if "CPU" not in SUFFIXES:
         compare_wide_types_as_narrow()
+        take_classes_of_cpu_and_cuda()
     signal.signal(signal.SIGALRM, on_alarm)
 
 

@@ -188,6 +188,10 @@ bool equal(const at::Tensor& self, const at::Tensor& other) {
   return self.numel() == 0 || at::eq(self, other).all().item<bool>();
 }
 
+// Asked before padding is cut off by way of nested tensors, which the device has not: nn.TransformerEncoder then keeps
+// the padding and its mask.
+bool is_left_aligned(const at::Tensor& /*values*/, const at::Tensor& /*mask*/) { return false; }
+
 }  // namespace
 
 at::Tensor zero_unless(const at::Tensor& keep, const at::Tensor& value) {
@@ -272,6 +276,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_reshape_alias", &reshape_alias);
   m.impl("unfold", TORCH_FN(at::native::unfold));
   m.impl("equal", &equal);
+  m.impl("_nested_tensor_from_mask_left_aligned", &is_left_aligned);
   m.impl("is_set_to", TORCH_FN(at::native::is_set_to));
   m.impl("resize_", &resize);
   m.impl("set_.source_Storage_storage_offset", &set_storage_offset);

@@ -152,3 +152,25 @@ def test_lazy_modules_stay_lazy_when_they_move(lazy):
     out = module(torch.ones(2, 4, 5, device="neuron"))
     assert out.device.type == "neuron" and module.weight.device.type == "neuron"
     assert module.weight.shape[:2] == ((3, 5) if out.shape[1] == 4 else (3, 4))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_an_encoder_with_padding_needs_no_nested_tensors():
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    encoder = torch.nn.TransformerEncoder(layer, 2).eval()  # enable_nested_tensor is PyTorch's default
+    x, padding = torch.randn(2, 5, 8), torch.tensor([[0, 0, 0, 1, 1], [0, 0, 0, 0, 0]]).bool()
+    with torch.no_grad():
+        expected = encoder(x, src_key_padding_mask=padding)
+        out = encoder.to("neuron")(x.to("neuron"), src_key_padding_mask=padding.to("neuron")).cpu()
+    assert out.shape == expected.shape
+    torch.testing.assert_close(out[~padding], expected[~padding], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_dropout_loses_no_nan(value):
+    x = torch.full((64,), value, device="neuron")
+    kept = torch.nn.functional.dropout(x, 0.5)
+    assert not kept.isfinite().any() and kept.isnan().any()
+    assert torch.nn.functional.dropout(torch.ones(64, device="neuron"), 1.0).tolist() == [0.0] * 64
+    assert set(torch.nn.functional.dropout(torch.ones(64, device="neuron"), 0.75).tolist()) <= {0.0, 4.0}

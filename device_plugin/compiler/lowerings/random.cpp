@@ -150,8 +150,9 @@ void lower_dropout(LowerContext& c) {
   MapBuilder m(c, out.sizes);
   Ex p = m.cast(m.operand(1), Dtype::kF32);
   Ex keep = m.input(u) >= p;
-  Ex scale = 1.0 / (1.0 - p);
-  m.output(out, m.select(keep, m.input(x) * scale, m.constant(0)));
+  // Multiplied, so that NaN and infinities are not lost with what is dropped; with p = 1 everything is 0.
+  Ex scale = m.select(p < 1.0, 1.0 / (1.0 - p), m.constant(0));
+  m.output(out, m.input(x) * scale * m.cast(keep, Dtype::kF32));
   if (c.wanted(1)) m.output(c.out(1), keep);
   m.emit();
 }

@@ -42,18 +42,19 @@ def test_upstream_runs_the_classes_of_the_device_and_names_every_outcome(tmp_pat
         "test_gradient_neuron": "passed",
         "test_that_expects_an_error_neuron": "explained",
         "test_view_neuron": "passed",
+        "test_of_cpu_and_cuda_neuron": "passed",
     }
     assert "cuda" in outcomes["test_of_another_device_neuron"][1]
     assert "Scalars are not" in outcomes["test_that_fails_neuron"][1]
     assert outcomes["test_that_does_not_end_neuron"][1] == "TimeLimit: ran longer than 10 s"
     assert "Expected 5 but got 1" in outcomes["test_subtests_neuron"][1]  # and no count of subtests
     text = (tmp_path / "p.md").read_text()
-    assert "| all | 5 | 1 | 2 | 3 | 2 |" in done.stdout and "| all | 5 | 1 | 2 | 3 | 2 |" in text
+    assert "| all | 6 | 1 | 2 | 3 | 2 |" in done.stdout and "| all | 6 | 1 | 2 | 3 | 2 |" in text
     assert "| 1 | fails on the CPU of the installed PyTorch, too |" in text
     again = tool(
         "upstream", SAMPLE, "generic_sample.py", "--failed", "-k", "fails", "--json", tmp_path / "r.json", code=1
     )  # fmt: skip
-    assert "generic_sample.py: 5 passed, 1 skipped, 2 explained, 3 failed, 2 crashed" in again.stderr
+    assert "generic_sample.py: 6 passed, 1 skipped, 2 explained, 3 failed, 2 crashed" in again.stderr
     assert "| 1 | passes with NEURON_LAUNCH_BLOCKING=1: errors come late |" in text
 
 

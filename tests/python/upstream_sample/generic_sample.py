@@ -59,12 +59,18 @@ class TestSample(TestCase):
         self.assertEqual(x.t().contiguous().sum().item(), 15)
 
 
+class TestKernels(TestCase):
+    def test_of_cpu_and_cuda(self, device):
+        self.assertEqual(torch.ones(2, device=device).sum(), 2)
+
+
 class TestWithoutDevices(TestCase):
     def test_nothing(self):
         raise AssertionError("is not generic")
 
 
 instantiate_device_type_tests(TestSample, globals())
+instantiate_device_type_tests(TestKernels, globals(), only_for=("cpu", "cuda"))
 
 if __name__ == "__main__":
     run_tests()
