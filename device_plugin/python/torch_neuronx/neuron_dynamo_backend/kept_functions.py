@@ -13,6 +13,7 @@ import functools
 import hashlib
 import itertools
 import os
+import threading
 import types
 import warnings
 import weakref
@@ -20,13 +21,15 @@ import weakref
 import torch
 from torch._dynamo import bytecode_transformation, config, eval_frame, output_graph, package, precompile_context
 from torch._dynamo.exc import PackageError
+from torch._dynamo.variables import functions, nn_module
 
-from . import kept_guards
+from . import identities, kept_guards
 from .settings import cache_folder, graph_folder, keeps_frames
 
 _MOST_GRAPHS = 16  # of one function, kept in one entry; the oldest go first
 _packages = weakref.WeakSet()  # of this backend
 _compiled = weakref.WeakSet()  # code that has had a package in this process
+_loading = threading.RLock()
 
 
 def _owner(function):
@@ -38,7 +41,7 @@ def _source_id(function):
     functions of one name in two files, would share one."""
     function = eval_frame.innermost_fn(function)
     code, parts = function.__code__, [function.__module__, function.__qualname__]
-    parts += [code.co_filename, code.co_firstlineno, kept_guards.digest(code)]
+    parts += [code.co_filename, code.co_firstlineno, identities.digest(code)]
     if isinstance(_owner(function), torch.nn.Module):
         module = _owner(function)
         parts += [type(module).__module__, [(name, type(m).__qualname__) for name, m in module.named_modules()]]
@@ -79,6 +82,36 @@ def _set_package(compile_fn, made):
             part._package = made
 
 
+def _load(context, made, function):
+    """At the first call: a decorated function relies upon objects that its file makes later."""
+    with _loading:
+        context.enter_exit_hooks = [
+            hook for hook in context.enter_exit_hooks if getattr(hook, "func", None) is not _load
+        ]
+        if made.is_initialized():
+            pass
+        elif _can_be_kept(function):
+            function = function.forward if isinstance(function, torch.nn.Module) else function
+            entry = _read(package.CompilePackage.source_id_from_fn(function), function)
+            made.initialize(function, entry and entry.dynamo)
+            if entry is not None:
+                made.install(entry.backends)
+        else:
+            context._package = None
+            _set_package(context._convert_frame, None)
+    return eval_frame.nothing  # to be done after the call
+
+
+def _read(key, function):
+    try:
+        return package.DynamoCache.load_cache_entry(key)
+    except Exception as e:
+        if not isinstance(e.__cause__, OSError):  # there is one
+            name = eval_frame.innermost_fn(function).__qualname__
+            warnings.warn(f"neuron: what Dynamo has kept of {name} is damaged: {e}", stacklevel=2)
+        return None
+
+
 def _keep_functions_of(is_ours):
     """Gives the functions that this backend compiles a package, which collects what is kept. PyTorch makes packages
     when its switch is on at the call of torch.compile; a package counts only while the switch is on."""
@@ -87,10 +120,11 @@ def _keep_functions_of(is_ours):
 
     @functools.wraps(make_context)
     def context_made(compile_fn, *args, **kwargs):
-        if kwargs.get("package") is None and keeps_frames() and is_ours(eval_frame.innermost_backend(compile_fn)):
-            kwargs["package"] = package.CompilePackage(fn=None)
+        if is_ours(eval_frame.innermost_backend(compile_fn)) and (keeps_frames() or config.caching_precompile):
+            if kwargs.get("package") is None:
+                kwargs["package"] = package.CompilePackage(fn=None)
+                _set_package(compile_fn, kwargs["package"])
             _packages.add(kwargs["package"])
-            _set_package(compile_fn, kwargs["package"])
         made = make_context(compile_fn, *args, **kwargs)
         made._convert_frame = compile_fn
         return made
@@ -102,11 +136,8 @@ def _keep_functions_of(is_ours):
             _leave_to_others(function)
         if made not in _packages or made.is_initialized():
             return call(self, function)
-        if not _can_be_kept(function):
-            self._package = None
-            _set_package(self._convert_frame, None)
-            return call(self, function)
-        with config.patch(caching_precompile=True):
+        self.enter_exit_hooks = [*self.enter_exit_hooks, functools.partial(_load, self, made, function)]
+        with config.patch(caching_precompile=False):  # PyTorch would load it now
             return call(self, function)
 
     @contextlib.contextmanager
@@ -132,6 +163,7 @@ def _survive_what_cannot_be_used():
         kept._add_user_function,
         kept.add_inlined_source,
     )
+    constant = functions.invoke_and_store_as_constant
     record, bypass = package.DynamoStore.record_package, output_graph.OutputGraph.bypass_package
 
     @functools.wraps(initialize)
@@ -173,6 +205,8 @@ def _survive_what_cannot_be_used():
     @functools.wraps(add_sources)
     def sources_added(self, sources):
         try:
+            if os.getenv.__code__ in sources:  # what it reads has no guard; os.environ has
+                self.bypass_current_entry()
             add_sources(self, sources)
         except (AssertionError, OSError, TypeError):  # no text, or another one than was compiled
             self.bypass_current_entry()
@@ -194,6 +228,14 @@ def _survive_what_cannot_be_used():
         self.package.bypass_current_entry()
         self.package = None
 
+    @functools.wraps(constant)
+    def taken_as_constant(tx, function, name, *args):
+        """torch.compiler.assume_constant_result: for one process."""
+        if tx.output.package in _packages:
+            tx.output.bypass_package(f"the result of {name} belongs to this process")
+        return constant(tx, function, name, *args)
+
+    functions.invoke_and_store_as_constant = nn_module.invoke_and_store_as_constant = taken_as_constant
     # Names of globals end in a number that counts up from 0 in each process: those of an entry would be given again.
     bytecode_transformation._unique_id_counter = itertools.count(int.from_bytes(os.urandom(6), "big"))
     package.DynamoStore.record_package, output_graph.OutputGraph.bypass_package = recorded, bypassed

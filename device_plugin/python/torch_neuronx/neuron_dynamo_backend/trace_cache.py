@@ -19,6 +19,8 @@ from .graph_listing import version
 from .graphs import CompiledGraph, source_line
 from .settings import artefact_folder, cache_folder, graph_folder
 
+_LIBRARIES = {None, "aten", "prim", "prims", "trnsim"}
+
 
 def is_on():
     """Dumps are made of what is traced: who wants them gets everything traced."""
@@ -31,6 +33,12 @@ def compiler(compile, keep):
     return SerializableAOTDispatchCompiler(CompiledGraph, compile) if keep else compile
 
 
+def _library(target):
+    if isinstance(target, torch._ops.OpOverload):
+        return target.namespace
+    return target._qualified_op_name.split("::")[0] if isinstance(target, torch._ops.OpOverloadPacket) else None
+
+
 def _key_of(settings):
     """The part of the key that PyTorch makes for Inductor, without Inductor, whose import takes a second."""
 
@@ -40,6 +48,10 @@ def _key_of(settings):
         held = (node.target for node in gm.graph.nodes if node.op == "get_attr" and node.target not in lifted)
         if not all(isinstance(getattr(gm, name, None), torch.fx.GraphModule) for name in held):
             raise BypassAOTAutogradCache("the graph has constants")
+        for part in gm.modules():
+            for node in part.graph.nodes if isinstance(part, torch.fx.GraphModule) else ():
+                if _library(node.target) not in _LIBRARIES:  # its gradient and its parts may be Python code
+                    raise BypassAOTAutogradCache(f"operator {node.target} belongs to this process")
         details.gm, details.example_inputs = gm, list(example_inputs)
         # Messages name the user's lines.
         details.neuron = (
