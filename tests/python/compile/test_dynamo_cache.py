@@ -22,14 +22,14 @@ FORMS = {typing.Union: 1.0}
 """
 
 SCRIPT = """
-import json, torch, typing, warnings
+import json, os, torch, typing, warnings
 import torch.nn.functional as F
 import helper
-{before}
+exec(os.environ["BEFORE"])
 class Model(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.layer, self.activation = torch.nn.Linear(8, 16), {activation}
+        self.layer, self.activation = torch.nn.Linear(8, 16), eval(os.environ["ACTIVATION"])
     def forward(self, x):
         table = helper.FORMS[typing.Union] + sum(1 for form in helper.FORMS if form is typing.Union)
         return helper.TABLE["gate"](self.activation(self.layer(x))) + helper.gate(x).sum() * table
@@ -42,11 +42,11 @@ with warnings.catch_warnings(record=True) as caught:
 result.square().sum().backward()
 torch.testing.assert_close(result.cpu(), model(x).cpu())
 from torch._dynamo.utils import counters
-print("RESULT" + json.dumps({{
+print("RESULT" + json.dumps({
     "traced": counters["stats"]["unique_graphs"], "from_cache": torch.neuron.get_dynamo_metrics()["graphs_from_cache"],
     "compiled": torch.neuron.get_dynamo_metrics()["programs_compiled"],
     "warnings": [str(w.message) for w in caught if "Dynamo" in str(w.message)],
-}}))
+}))
 """
 
 
@@ -54,9 +54,10 @@ print("RESULT" + json.dumps({{
 def run(run_python, tmp_path):
     def run(before="", activation="F.silu", helper=HELPER, **switches):
         (tmp_path / "helper.py").write_text(helper)
-        (tmp_path / "model.py").write_text(SCRIPT.format(before=before, activation=activation))
+        (tmp_path / "model.py").write_text(SCRIPT)
         script = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import model"
-        environment = {"TORCH_NEURONX_NEFF_CACHE_DIR": str(tmp_path / "cache"), **switches}
+        changes = {"BEFORE": before, "ACTIVATION": activation}
+        environment = {"TORCH_NEURONX_NEFF_CACHE_DIR": str(tmp_path / "cache"), **changes, **switches}
         out = run_python(script, PYTHONDONTWRITEBYTECODE="1", **environment).stdout
         return json.loads(out[out.index("RESULT") + 6 :])
 
@@ -111,9 +112,11 @@ def test_what_has_changed_is_traced(run, tmp_path):
         assert result["traced"] == 1 and not result["warnings"], result
         assert run(before=change)["traced"] == 0
     assert run()["traced"] == 0
-    # Another text of the function.
-    assert run(helper=HELPER.replace("x.relu()", "x.relu() + 1"))["traced"] == 1
+    # Another text, though nothing that is traced: Dynamo cannot be asked what it relies upon. Another switch.
     (entry,) = (tmp_path / "cache/graphs/dynamo").glob("*/entry")
+    assert run(helper=HELPER + "unused = 1")["traced"] == 1
+    assert run(TRNSIM_INT64="exact")["traced"] == 1
+    assert run()["traced"] == 0
     entry.write_bytes(entry.read_bytes()[:1000])
     result = run()
     assert result["traced"] == 1 and "is damaged" in result["warnings"][0], result

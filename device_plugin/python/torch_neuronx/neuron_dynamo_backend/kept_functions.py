@@ -13,6 +13,8 @@ import functools
 import hashlib
 import itertools
 import os
+import sys
+import sysconfig
 import threading
 import types
 import warnings
@@ -26,6 +28,8 @@ from torch._dynamo.variables import functions, nn_module
 from . import identities, kept_guards
 from .settings import cache_folder, graph_folder, keeps_frames
 
+_SWITCHES = ("TORCH", "PYTORCH", "NEURON", "TRNSIM")  # in the environment: how their names begin
+_FOLDERS = ("TORCH_NEURONX_NEFF_CACHE_DIR", "TORCH_CACHING_PRECOMPILE", "TORCHINDUCTOR_CACHE_DIR")  # change no graph
 _MOST_GRAPHS = 16  # of one function, kept in one entry; the oldest go first
 _packages = weakref.WeakSet()  # of this backend
 _compiled = weakref.WeakSet()  # code that has had a package in this process
@@ -36,11 +40,30 @@ def _owner(function):
     return getattr(function, "__self__", None)
 
 
+@functools.lru_cache(None)
+def _text(path):
+    """Digest of a file, as it was when this process first asked."""
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return None
+
+
+def _users_files():
+    """What the user edits: the modules that are loaded, but for installed ones. What is traced of those is compared."""
+    installed = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+    paths = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
+    return sorted((path, _text(path)) for path in paths - {None} if not path.startswith(installed))
+
+
 def _source_id(function):
     """The name of an entry. PyTorch's has the name and the line of the function: all of torch.nn.Sequential, and
-    functions of one name in two files, would share one."""
+    functions of one name in two files, would share one. Dynamo takes much for granted while a process lasts: the
+    user's files and the switches in the environment are in the name, so that nothing is found once they are edited."""
     function = eval_frame.innermost_fn(function)
-    code, parts = function.__code__, [function.__module__, function.__qualname__]
+    code, parts = function.__code__, [function.__module__, function.__qualname__, _users_files()]
+    parts += sorted(item for item in os.environ.items() if item[0].startswith(_SWITCHES) and item[0] not in _FOLDERS)
     parts += [code.co_filename, code.co_firstlineno, identities.digest(code)]
     if isinstance(_owner(function), torch.nn.Module):
         module = _owner(function)
