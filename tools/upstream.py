@@ -132,7 +132,8 @@ def page(results: dict) -> str:
     for name, rows in sorted(by_file.items()):
         counts = collections.Counter(row["outcome"] for row in rows)
         total += counts
-        lines.append(f"| {name} | " + " | ".join(str(counts[o]) for o in OUTCOMES) + " |")
+        only = f' `-k "{results["only"][name]}"`' if name in results["only"] else ""
+        lines.append(f"| {name}{only} | " + " | ".join(str(counts[o]) for o in OUTCOMES) + " |")
     lines.append("| all | " + " | ".join(str(total[o]) for o in OUTCOMES) + " |")
     rows = [(name, row) for name, rows in sorted(by_file.items()) for row in rows]
     for outcome, title, key in (("skipped", "Skipped by PyTorch", "reason"), ("explained", "Explained", "why")):
@@ -187,9 +188,10 @@ def main() -> int:
         words = " ".join(missing)
         parser.error(f"user error: PyTorch's tests need what is not installed: {words}; next step: pip install {words}")
     version = options.folder / ".." / "version.txt"
-    results = {"checkout": version.read_text().strip() if version.exists() else "of unknown version", "files": {}}
+    results = {"checkout": version.read_text().strip() if version.exists() else "of unknown version"}
+    results |= {"files": {}, "only": {}}  # rows of each file, and what was chosen of it
     if options.json and options.json.exists():
-        results["files"] = json.loads(options.json.read_text())["files"]
+        results |= json.loads(options.json.read_text())
     failed = False
     for name in names:
         path = (options.folder / name).resolve()
@@ -201,6 +203,9 @@ def main() -> int:
         explain(path, rows, options.limit)
         rows = [row for row in before if row["test"] not in {again["test"] for again in rows}] + rows
         results["files"][name] = rows
+        if not options.failed:
+            results["only"].pop(name, None)
+            results["only"] |= {name: options.expression} if options.expression else {}
         counts = collections.Counter(row["outcome"] for row in rows)
         failed |= counts["failed"] + counts["crashed"] > 0
         print(f"{name}: " + ", ".join(f"{counts[o]} {o}" for o in OUTCOMES), file=sys.stderr, flush=True)

@@ -284,6 +284,13 @@ TORCH_LIBRARY_IMPL(_, QuantizedPrivateUse1, m) {
   m.fallback(
       torch::CppFunction::makeFromBoxedFunction<&refuse_layout<c10::DispatchKey::QuantizedPrivateUse1>>());
 }
+// Refused when they are made: PyTorch's autograd asks new ones for sizes where no error may leave.
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  for (const char* maker :
+       {"_nested_tensor_from_tensor_list", "_nested_tensor_from_mask", "_nested_view_from_buffer"})
+    m.impl(maker, torch::CppFunction::makeFromBoxedFunction<
+                      &refuse_layout<c10::DispatchKey::NestedTensorPrivateUse1>>());
+}
 TORCH_LIBRARY_IMPL(_, NestedTensorPrivateUse1, m) {
   m.fallback(
       torch::CppFunction::makeFromBoxedFunction<&refuse_layout<c10::DispatchKey::NestedTensorPrivateUse1>>());

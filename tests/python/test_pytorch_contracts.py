@@ -95,6 +95,13 @@ def test_quantized_tensors_are_refused_by_name():
         torch.quantize_per_tensor(torch.ones(3, device="neuron"), 1.0, 0, torch.qint8).clone()
 
 
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_nested_tensors_are_refused_when_they_are_made(requires_grad):
+    parts = [torch.ones(n, 2, device="neuron", requires_grad=requires_grad) for n in (2, 3)]
+    with pytest.raises(NotImplementedError, match="not simulated: .*nested tensors on the neuron device"):
+        torch.nested.as_nested_tensor(parts)
+
+
 def masked(x):
     x[x < 50] = 1.0
     return x
