@@ -279,7 +279,9 @@ void Call::read() {
       wrong_device(stack_[begin_ + w].toTensor(), static_cast<size_t>(w));
   if (device < 0) device = current_device();
   if (!overload_.written.empty() && tensors.size() > 1) find_overlaps();
-  key.push_back(static_cast<uint64_t>(device));
+  // Integers become floating-point numbers of the type that is the default at the call.
+  key.push_back(static_cast<uint64_t>(c10::get_default_dtype_as_scalartype()) << 32 |
+                static_cast<uint32_t>(device));
 }
 
 // How far operands that overlap a result are from it belongs to the key: whether PyTorch refuses them, and what has to

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/native/Resize.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include "device_plugin/aten/device_use.h"
 #include "device_plugin/aten/fallback.h"
 #include "device_plugin/aten/graph_recorder.h"
+#include "device_plugin/aten/lowered_kernel.h"
 #include "device_plugin/aten/plan.h"
 #include "device_plugin/aten/trial.h"
 
@@ -42,19 +44,30 @@ std::vector<Composites> composite_tables() {
 
 void run_composite(const c10::KernelFunction& function, const Overload& overload,
                    const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack, size_t begin) {
+  const auto written = [&](size_t r) {
+    return (*stack)[begin + static_cast<size_t>(overload.written[r])].toTensor();
+  };
+  c10::OptionalDeviceGuard guard;  // for operators without operands
+  if (overload.is_out) guard.reset_device(written(0).device());
   c10::Stack inner;
   inner.reserve(overload.sources.size());
-  for (const int16_t source : overload.sources) {
-    if (source < 0)
-      inner.emplace_back();
-    else
+  for (size_t i = 0; i < overload.sources.size(); ++i) {
+    const int16_t source = overload.sources[i];
+    if (source >= 0)
       inner.push_back((*stack)[begin + static_cast<size_t>(source)]);
+    else if (overload.is_out && overload.functional_kinds[i] == ArgKind::kDtype)
+      inner.emplace_back(written(0).scalar_type());
+    else
+      inner.emplace_back();
   }
   function.callBoxed(op, keys, &inner);
   for (size_t r = 0; r < overload.written.size(); ++r) {
-    const at::Tensor out = (*stack)[begin + static_cast<size_t>(overload.written[r])].toTensor();
-    const at::Tensor result = inner[r].toTensor();
-    if (overload.is_out) at::native::resize_output(out, result.sizes());
+    const at::Tensor out = written(r);
+    at::Tensor result = inner[r].toTensor();
+    if (keeps_shape_of_out(overload, out, result.numel()))
+      result = result.view(out.sizes());
+    else if (overload.is_out)
+      at::native::resize_output(out, result.sizes());
     if (!out.is_same(result)) write_back(out, result, overload.ignores_self);
     inner[r] = out;
   }

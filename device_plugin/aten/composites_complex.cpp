@@ -11,7 +11,6 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/hypot.h>
-#include <ATen/ops/maximum.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/result_type.h>
 #include <ATen/ops/select_backward.h>
@@ -108,12 +107,15 @@ Tensor product_of(const Tensor& x, const Tensor& y) {
 }
 Tensor product_of_scalar(const Tensor& x, const at::Scalar& y) { return product_of(x, number(y)); }
 
-// By the larger part of the divisor, so that squares neither overflow nor vanish.
+// Smith's: by the quotient of the divisor's parts, so that squares neither overflow nor vanish, and what is divided by an
+// infinity is zero.
 Pair quotient(const Pair& a, const Pair& b) {
-  const Tensor scale = at::maximum(b.re.abs(), b.im.abs());
-  const Tensor re = b.re / scale, im = b.im / scale;
-  const Tensor norm = (re * re + im * im) * scale;
-  return {(a.re * re + a.im * im) / norm, (a.im * re - a.re * im) / norm};
+  const Tensor turned = b.re.abs().lt(b.im.abs());
+  const Tensor large = at::where(turned, b.im, b.re), small = at::where(turned, b.re, b.im);
+  const Tensor re = at::where(turned, a.im, a.re), im = at::where(turned, a.re, a.im);
+  const Tensor ratio = small / large, divisor = large + small * ratio;
+  const Tensor rest = im - re * ratio;
+  return {(re + im * ratio) / divisor, at::where(turned, rest.neg(), rest) / divisor};
 }
 
 Tensor quotient_of(const Tensor& x, const Tensor& y) {
@@ -159,9 +161,12 @@ Tensor sign(const Tensor& x) {
   return complex_of(at::where(none, p.re, p.re / size), at::where(none, p.im, p.im / size));
 }
 
+// A vanishing size takes any angle, and an angle of zero any size.
 Tensor exponential(const Tensor& x) {
   const Pair p = pair_of(x);
-  return complex_of(rotated(p.re.exp(), p.im));
+  const Tensor size = p.re.exp();
+  const Tensor angle = at::where(size.eq(0).logical_and(p.im.isfinite().logical_not()), 0.0, p.im);
+  return complex_of(size * angle.cos(), at::where(angle.eq(0), angle, size * angle.sin()));
 }
 
 Tensor logarithm(const Tensor& x) {
@@ -294,7 +299,7 @@ Tensor complex_from_parts(const Tensor& re, const Tensor& im) {
   const auto parts = at::expand_outplace(re, im);
   return complex_of(*std::get<0>(parts), *std::get<1>(parts));
 }
-Tensor& complex_from_parts_out(const Tensor& re, const Tensor& im, Tensor& out) {
+void check_parts(const Tensor& re, const Tensor& im, const Tensor& out) {
   TORCH_CHECK(re.scalar_type() == im.scalar_type(), "Expected object of scalar type ", re.scalar_type(),
               " but got scalar type ", im.scalar_type(), " for second argument");
   TORCH_CHECK(c10::isFloatingType(re.scalar_type()) && re.scalar_type() != at::kBFloat16,
@@ -303,11 +308,15 @@ Tensor& complex_from_parts_out(const Tensor& re, const Tensor& im, Tensor& out) 
   TORCH_CHECK(out.scalar_type() == c10::toComplexType(re.scalar_type()), "Expected object of scalar type ",
               c10::toComplexType(re.scalar_type()), " but got scalar type ", out.scalar_type(),
               " for argument 'out'");
+}
+Tensor& complex_from_parts_out(const Tensor& re, const Tensor& im, Tensor& out) {
+  check_parts(re, im, out);
   const Tensor result = complex_from_parts(re, im);
   at::native::resize_output(out, result.sizes());
   return out.copy_(result);
 }
 Tensor& polar_out(const Tensor& size, const Tensor& angle, Tensor& out) {
+  check_parts(size, angle, out);
   const Pair p = rotated(size, angle);
   return complex_from_parts_out(p.re, p.im, out);
 }

@@ -3,15 +3,18 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/atan2.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/copysign.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/eye.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/hypot.h>
 #include <ATen/ops/linalg_cross.h>
 #include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/linspace.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/sub.h>
@@ -103,11 +106,19 @@ Tensor silu(const Tensor& x) { return x * sigmoid(x); }
 
 // ---- circular and hyperbolic functions
 // -------------------------------------------------------------------------------
-Pair hyperbolic_sine(const Pair& p) { return {p.re.sinh() * p.im.cos(), p.re.cosh() * p.im.sin()}; }
-Pair hyperbolic_cosine(const Pair& p) { return {p.re.cosh() * p.im.cos(), p.re.sinh() * p.im.sin()}; }
+// A part that is zero keeps the imaginary part zero, also beside an infinity.
+Pair hyperbolic_sine(const Pair& p) {
+  return {p.re.sinh() * p.im.cos(), at::where(p.im.eq(0), p.im, p.re.cosh() * p.im.sin())};
+}
+Pair hyperbolic_cosine(const Pair& p) {
+  const Tensor none = p.im.eq(0).logical_or(p.re.eq(0));
+  return {p.re.cosh() * p.im.cos(), at::where(none, p.im * p.re.sign(), p.re.sinh() * p.im.sin())};
+}
 Pair hyperbolic_tangent(const Pair& p) {  // by the tangents of the parts, which keep their digits near poles
   constexpr double kSaturated = 20;       // beyond, the real part is 1 and the other one vanishes
-  const Tensor x = p.re.clamp(-kSaturated, kSaturated), size = x.tanh(), tangent = p.im.tan();
+  const Tensor no_angle = p.re.isinf().logical_and(p.im.isfinite().logical_not());
+  const Tensor x = p.re.clamp(-kSaturated, kSaturated), size = x.tanh();
+  const Tensor tangent = at::where(no_angle, 0.0, p.im).tan();
   const Tensor square = tangent * tangent, cosh = x.cosh(), norm = 1 + size * size * square;
   return {size * (1 + square) / norm, tangent / (cosh * cosh) / norm};
 }
@@ -128,24 +139,51 @@ struct Roots {  // of 1 - z and 1 + z
   explicit Roots(const Pair& p) : below(root({1 - p.re, p.im.neg()})), above(root({1 + p.re, p.im})) {}
   Pair below, above;
 };
+Pair choose(const Tensor& condition, const Pair& a, const Pair& b) {
+  return {at::where(condition, a.re, b.re), at::where(condition, a.im, b.im)};
+}
+struct Infinity {  // a number with an infinite part, by its angle
+  explicit Infinity(const Pair& p) : here(p.re.isinf().logical_or(p.im.isinf())) {
+    auto direction = [](const Tensor& t) {
+      return at::where(t.isinf(), at::copysign(at::ones_like(t), t), t * 0);
+    };
+    towards = {direction(p.re), direction(p.im)};
+  }
+  Tensor here;
+  Pair towards;
+};
+Tensor infinite_with_sign_of(const Tensor& t) { return at::copysign(at::full_like(t, INFINITY), t); }
+
 Pair arc_sine(const Pair& p) {
   const Roots r(p);
-  return {at::atan2(p.re, r.below.re * r.above.re - r.below.im * r.above.im),
-          (r.below.re * r.above.im - r.below.im * r.above.re).asinh()};
+  const Infinity far(p);
+  const Pair near{at::atan2(p.re, r.below.re * r.above.re - r.below.im * r.above.im),
+                  (r.below.re * r.above.im - r.below.im * r.above.re).asinh()};
+  return choose(far.here, {at::atan2(far.towards.re, far.towards.im.abs()), infinite_with_sign_of(p.im)},
+                near);
 }
 Pair arc_cosine(const Pair& p) {
   const Roots r(p);
-  return {2 * at::atan2(r.below.re, r.above.re), (r.above.re * r.below.im - r.above.im * r.below.re).asinh()};
+  const Infinity far(p);
+  const Pair near{2 * at::atan2(r.below.re, r.above.re),
+                  (r.above.re * r.below.im - r.above.im * r.below.re).asinh()};
+  return choose(far.here,
+                {at::atan2(far.towards.im.abs(), far.towards.re), infinite_with_sign_of(p.im.neg())}, near);
 }
 Pair area_cosine(const Pair& p) {
   const Pair below = root({p.re - 1, p.im}), above = root({p.re + 1, p.im});
-  return {(below.re * above.re + below.im * above.im).asinh(), 2 * at::atan2(below.im, above.re)};
+  const Infinity far(p);
+  const Pair near{(below.re * above.re + below.im * above.im).asinh(), 2 * at::atan2(below.im, above.re)};
+  return choose(far.here, {at::full_like(p.re, INFINITY), at::atan2(far.towards.im, far.towards.re)}, near);
 }
 Pair area_sine(const Pair& p) { return over_i(arc_sine(times_i(p))); }
 Pair area_tangent(const Pair& p) {
   const Tensor size = p.re.abs(), rest = 1 - size, square = p.im * p.im;
-  return {at::copysign((4 * size / (rest * rest + square)).log1p() * 0.25, p.re),
-          at::atan2(2 * p.im, rest * (1 + size) - square) * 0.5};
+  const Tensor quarter = at::copysign(at::full_like(p.im, std::numbers::pi / 2), p.im);
+  const Pair near{at::copysign((4 * size / (rest * rest + square)).log1p() * 0.25, p.re),
+                  at::atan2(2 * p.im, rest * (1 + size) - square) * 0.5};
+  return choose(Infinity(p).here,
+                {at::copysign(at::zeros_like(p.re), p.re), at::where(p.im.isnan(), p.im, quarter)}, near);
 }
 Pair arc_tangent(const Pair& p) { return over_i(area_tangent(times_i(p))); }
 
@@ -295,6 +333,43 @@ Tensor log_add_exp(const Tensor& x, const Tensor& y) {
                    at::where(infinite, sum, value));
 }
 
+Tensor log_sum_exp(const Tensor& x, at::IntArrayRef dims, bool keepdim) {
+  if (x.numel() == 0) return x.exp().sum(dims, keepdim).log();
+  Tensor largest = pair_of(x).re.amax(dims, /*keepdim=*/true);
+  largest = at::where(largest.isinf(), 0.0, largest);
+  const Tensor sums = (x - largest).exp().sum(dims, /*keepdim=*/true).log() + largest;
+  return keepdim ? sums : sums.sum(dims);  // over one element each
+}
+
+// The CPU adds one element after the other, and each sum has the imaginary part, of all that differ by turns, that is next
+// to the one of its larger operand. Here that is found afterwards: from the last element that exceeded the sum before it,
+// the part goes on without jumps.
+Tensor running_log_sum_exp(const Tensor& x, int64_t dim) {
+  const int64_t length = x.dim() == 0 ? 1 : x.size(dim);
+  if (length < 2 || x.numel() == 0) return x.clone();
+  constexpr double turn = 2 * std::numbers::pi;
+  auto turns = [](const Tensor& angle) { return (angle * (1 / turn)).round(); };
+  const Pair element = pair_of(x), sum = pair_of(scanned(x, dim, log_add_exp));
+  auto first = [&](const Tensor& t) { return t.slice(dim, 0, 1); };
+  auto later = [&](const Tensor& t) { return t.slice(dim, 1, length); };
+  auto before = [&](const Tensor& t) { return t.slice(dim, 0, length - 1); };
+  // Turns to take away: where an element exceeds the sum before it, those beyond that element; elsewhere those beyond the
+  // sum before.
+  const Tensor anew = at::cat({at::ones_like(first(sum.re), first(sum.re).options().dtype(at::kBool)),
+                               later(element.re).gt(before(sum.re))},
+                              dim);
+  const Tensor beyond_element = turns(sum.im - element.im).nan_to_num(0, 0, 0);
+  const Tensor steps =
+      at::cat({at::zeros_like(first(sum.im)), turns(later(sum.im) - before(sum.im)).nan_to_num(0, 0, 0)}, dim)
+          .cumsum(dim);
+  const Tensor places = at::arange(length, x.options().dtype(at::kInt));
+  std::vector<int64_t> along(static_cast<size_t>(x.dim()), 1);
+  along[static_cast<size_t>(at::maybe_wrap_dim(dim, x.dim()))] = length;
+  const Tensor last = std::get<0>(at::where(anew, places.view(along), 0).cummax(dim)).to(at::kLong);
+  const Tensor extra = steps - steps.gather(dim, last) + beyond_element.gather(dim, last);
+  return complex_of(sum.re, sum.im - extra * turn);
+}
+
 // ---- random numbers: both parts are
 // ------------------------------------------------------------------------------------
 Tensor uniform(const Tensor& x, double from, double to, std::optional<at::Generator> generator) {
@@ -371,6 +446,30 @@ Tensor new_full(const Tensor& x, at::IntArrayRef sizes, const at::Scalar& v, Typ
   return all_equal(x, sizes, v, t);
 }
 
+// ---- tensors of places
+// ----------------------------------------------------------------------------------------------------------
+at::TensorOptions parts_of(Type type) {
+  return at::TensorOptions()
+      .device(c10::kPrivateUse1)
+      .dtype(c10::toRealValueType(type.value_or(at::kComplexFloat)));
+}
+Tensor linspace(const at::Scalar& start, const at::Scalar& end, int64_t steps, Type t, Layout, Device, Flag) {
+  const auto from = start.toComplexDouble(), to = end.toComplexDouble();
+  return complex_of(at::linspace(from.real(), to.real(), steps, parts_of(t)),
+                    at::linspace(from.imag(), to.imag(), steps, parts_of(t)));
+}
+Tensor logspace(const at::Scalar& start, const at::Scalar& end, int64_t steps, double base, Type t, Layout l,
+                Device d, Flag f) {
+  return power_of_number(base, linspace(start, end, steps, t, l, d, f));
+}
+Tensor rectangular_identity(int64_t rows, int64_t columns, Type t, Layout, Device, Flag) {
+  const Tensor re = at::eye(rows, columns, parts_of(t));
+  return complex_of(re, at::zeros_like(re));
+}
+Tensor identity(int64_t n, Type t, Layout l, Device d, Flag f) {
+  return rectangular_identity(n, n, t, l, d, f);
+}
+
 }  // namespace
 
 Composites complex_function_forms() {
@@ -392,6 +491,10 @@ Composites complex_function_forms() {
           composite("aten::new_zeros", &new_zeros),
           composite("aten::new_ones", &new_ones),
           composite("aten::new_full", &new_full),
+          composite("aten::linspace", &linspace),
+          composite("aten::logspace", &logspace),
+          composite("aten::eye", &identity),
+          composite("aten::eye.m", &rectangular_identity),
           composite("aten::sqrt", &of_pair<root>),
           composite("aten::rsqrt", &inverse_root),
           composite("aten::pow.Tensor_Tensor", &power),
@@ -442,6 +545,8 @@ Composites complex_function_forms() {
           composite("aten::prod.dim_int", &product_of_row),
           composite("aten::cumprod", &running_product),
           composite("aten::logaddexp", &log_add_exp),
+          composite("aten::logsumexp", &log_sum_exp),
+          composite("aten::logcumsumexp", &running_log_sum_exp),
           composite("aten::uniform", &uniform),
           composite("aten::normal_functional", &normal),
           composite("aten::var.correction", &variance),

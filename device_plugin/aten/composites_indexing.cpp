@@ -80,6 +80,8 @@ Tensor put(const Tensor& self, const Tensor& index, const Tensor& source, bool a
 
 Tensor repeat_interleave(const Tensor& repeats, std::optional<int64_t> output_size) {
   TORCH_CHECK(repeats.dim() == 1, "repeat_interleave only accept 1D vector as repeat");
+  TORCH_CHECK_NOT_IMPLEMENTED(repeats.scalar_type() == at::kLong || repeats.scalar_type() == at::kInt,
+                              "\"repeat_interleave_cpu\" not implemented for '", repeats.scalar_type(), "'");
   if (repeats.size(0) == 0) return at::empty_like(repeats);
   TORCH_CHECK(repeats.min().item<int64_t>() >= 0, "repeats can not be negative");
   const Tensor ends = repeats.cumsum(0);

@@ -239,13 +239,14 @@ Tensor segment_reduce_backward(const Tensor& grad, const Tensor& output, const T
   if (reduce == "sum") return s.spread(grad);
   if (reduce == "mean") return s.spread(grad / s.lengths_like(grad));
   if (reduce == "prod") {
-    // The product of the others: by division, or without the only zero.
-    const Tensor zero = data.eq(0);
-    const Tensor zeros = s.reduced(zero.to(data.scalar_type()), 0, "sum");
+    // The product of the others: by division, or without what divides badly.
+    const Tensor no_number = data.isnan(), apart = data.eq(0).logical_or(no_number);
+    auto counted = [&](const Tensor& t) { return s.spread(s.reduced(t.to(data.scalar_type()), 0, "sum")); };
     const Tensor others =
-        s.reduced(at::where(zero, at::ones_like(data), data), initial ? initial->toDouble() : 1, "prod");
-    const Tensor only_zero = zero_unless(s.spread(zeros).eq(1), s.spread(others));
-    return s.spread(grad) * at::where(zero, only_zero, s.spread(output) / data);
+        s.reduced(at::where(apart, at::ones_like(data), data), initial ? initial->toDouble() : 1, "prod");
+    const Tensor product = at::where(counted(no_number).gt(no_number.to(data.scalar_type())), NAN,
+                                     zero_unless(counted(apart).eq(1), s.spread(others)));
+    return s.spread(grad) * at::where(apart, product, s.spread(output) / data);
   }
   const Tensor hit = data.eq(s.spread(output)).logical_or(data.isnan());
   const Tensor hits = s.reduced(hit.to(data.scalar_type()), 0, "sum");

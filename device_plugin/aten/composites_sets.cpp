@@ -137,6 +137,8 @@ std::pair<T, T> extremes(const Tensor& values) {
 Tensor bincount(const Tensor& self, const OptionalTensor& weights, int64_t minlength) {
   const bool weighted = weights && weights->defined();
   TORCH_CHECK(minlength >= 0, "minlength should be >= 0");
+  TORCH_CHECK_NOT_IMPLEMENTED(at::isIntegralType(self.scalar_type(), false),
+                              "\"bincount_cpu\" not implemented for '", self.scalar_type(), "'");
   const c10::ScalarType type = !weighted                              ? at::kLong
                                : weights->scalar_type() == at::kFloat ? at::kFloat
                                                                       : at::kDouble;

@@ -9,6 +9,7 @@
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/result_type.h>
 #include <ATen/ops/where.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <cmath>
 #include <functional>
@@ -230,25 +231,39 @@ Tensor lower_series(const Tensor& a, const Tensor& x) {
   return sum;
 }
 
-// Gamma(a, x) x^-a exp(x), Legendre's continued fraction by Lentz's method.
+// Gamma(a, x) x^-a exp(x), Legendre's continued fraction by Lentz's method. An element that has converged stays as it is:
+// thousands of factors that are 1 but for rounding would add up.
 Tensor upper_fraction(const Tensor& a, const Tensor& x) {
   constexpr double tiny = 1e-30;
   auto nonzero = [](const Tensor& v) { return keep_if(v.abs().gt(tiny), v, tiny); };
   Tensor b = x + 1 - a, c = at::full_like(x, 1 / tiny), d = 1 / nonzero(b), h = d;
+  Tensor moving = at::ones_like(x, x.options().dtype(at::kBool));
   for (int step = 0; step < kMaxSteps; step += kStepsPerLook) {
-    Tensor change;
     for (int i = 1; i <= kStepsPerLook; ++i) {
       const double k = step + i;
       const Tensor numerator = (a - k) * k;
       b = b + 2;
       d = 1 / nonzero(numerator * d + b);
       c = nonzero(b + numerator / c);
-      change = c * d;
-      h = h * change;
+      const Tensor change = c * d;
+      moving = moving.logical_and((change - 1).abs().gt(2 * kEpsilon));
+      h = at::where(moving, h * change, h);
     }
-    if (!(change - 1).abs().gt(2 * kEpsilon).any().item<bool>()) break;
+    if (!moving.any().item<bool>()) break;
   }
   return h;
+}
+
+// 1 - P for small x, where P is near 1: the first term of its series apart, by the exponential that keeps what is near 0.
+Tensor upper_series(const Tensor& a, const Tensor& x) {
+  constexpr int kTerms = 16;  // 1.1^16 / 16! is no more than rounding
+  Tensor term = at::ones_like(x), sum = at::zeros_like(x);
+  for (int n = 1; n <= kTerms; ++n) {
+    term = term * (x / -n);
+    sum = sum + term / (a + n);
+  }
+  const Tensor power = a * x.log() - (a + 1).lgamma();  // x^a / gamma(a + 1)
+  return power.expm1().neg() - a * power.exp() * sum;
 }
 
 Tensor incomplete_gamma(const Tensor& a_, const Tensor& x_, bool upper) {
@@ -263,6 +278,11 @@ Tensor incomplete_gamma(const Tensor& a_, const Tensor& x_, bool upper) {
   const Tensor p = density * lower_series(keep_if(series, a, 1), keep_if(series, x, 1)) / safe_a;
   const Tensor q = density * upper_fraction(keep_if(fraction, a, 1), keep_if(fraction, x, 2));
   Tensor value = upper ? at::where(series, 1 - p, q) : at::where(series, p, 1 - q);
+  if (upper) {  // as the CPU chooses
+    const Tensor most = at::where(safe_x.le(0.5), -0.4 / safe_x.log(), safe_x * 1.1);
+    const Tensor small = valid.logical_and(safe_x.le(1.1)).logical_and(safe_a.le(most));
+    value = at::where(small, upper_series(keep_if(small, a, 1), keep_if(small, x, 1)), value);
+  }
   // The borders of the quadrant; `none` and `all` of the probability.
   const double none = upper ? 1 : 0, all = upper ? 0 : 1;
   value = keep_if(x.ne(kInf), value, all);

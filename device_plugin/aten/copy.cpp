@@ -321,6 +321,7 @@ void device_copy(const at::Tensor& destination, const at::Tensor& source) {
     const at::Tensor to = destination.is_complex() ? at::view_as_real(destination) : destination;
     const at::Tensor from = source.is_complex() ? at::view_as_real(source) : source;
     if (destination.is_complex() && source.is_complex()) return device_copy(to, from);
+    if (to.scalar_type() == at::kBool) return device_copy(to, from.ne(0).any(-1));
     if (source.is_complex()) return device_copy(to, from.select(-1, 0));
     device_copy(to.select(-1, 0), from);
     to.select(-1, 1).zero_();

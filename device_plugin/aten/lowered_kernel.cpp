@@ -1,6 +1,9 @@
 #include "device_plugin/aten/lowered_kernel.h"
 
+#include <ATen/ScalarOps.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/native/Resize.h>
+#include <ATen/native/TypeProperties.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <c10/util/Exception.h>
 #include <c10/util/strides.h>
@@ -390,7 +393,8 @@ bool describe(const c10::OperatorHandle& op, const Overload& overload, const Cal
   }
   if (on_trial) check_as_cpu(op, overload, call, stack, begin, /*suspected=*/false);
   const auto changes_size = [&](size_t r) {
-    return stack[begin + overload.written[r]].toTensor().sizes() != results[r].sizes();
+    const at::Tensor& out = stack[begin + overload.written[r]].toTensor();
+    return out.sizes() != results[r].sizes() && !keeps_shape_of_out(overload, out, results[r].numel());
   };
   if (overload.is_out)
     for (size_t r = 0; r < results.size(); ++r)
@@ -581,12 +585,56 @@ bool is_complex(const Call& call, const Plan& plan) {
                      [](const TensorMeta& r) { return c10::isComplexType(r.dtype); });
 }
 
+// The type of a pointwise operator on narrow operands: the CPU computes in it whatever the type of out= is, so that what
+// overflows there does so here. Nothing where it makes no difference.
+std::optional<c10::ScalarType> narrower_than_out(const Overload& overload, const Call& call,
+                                                 const c10::Stack& stack, size_t begin) {
+  if (!overload.is_out || !overload.pointwise || overload.written.size() != 1) return std::nullopt;
+  const at::Tensor& out = stack[begin + overload.written[0]].toTensor();
+  if (call.tensors.empty() || call.tensors[0]->scalar_type() == out.scalar_type()) return std::nullopt;
+  at::native::ResultTypeState state = {};
+  for (size_t i = 0; i < overload.kinds.size(); ++i) {
+    if (static_cast<int16_t>(i) == overload.written[0]) continue;
+    const c10::IValue& v = stack[begin + i];
+    if (v.isTensor() && v.toTensor().defined())
+      state = at::native::update_result_type_state(v.toTensor(), state);
+    else if (v.isScalar() && overload.arg_names[i] != "alpha")
+      state = at::native::update_result_type_state(at::native::wrapped_scalar_tensor(v.toScalar()), state);
+  }
+  const c10::ScalarType type = at::native::result_type(state);
+  const bool floating = c10::isReducedFloatingType(type) && c10::isFloatingType(out.scalar_type());
+  const bool integral = c10::isIntegralType(type, false) && c10::isIntegralType(out.scalar_type(), false) &&
+                        c10::elementSize(type) < c10::elementSize(out.scalar_type());
+  if ((floating || integral) && type != out.scalar_type()) return type;
+  return std::nullopt;
+}
+
+// The out= form, with a tensor of another type in place of its own.
+void write_through(c10::ScalarType type, const Overload& overload, const c10::OperatorHandle& op,
+                   c10::Stack* stack, size_t begin) {
+  c10::IValue& place = (*stack)[begin + overload.written[0]];
+  const at::Tensor out = place.toTensor();
+  place = empty_contiguous_on(out.device().index(), {0}, type);
+  op.callBoxed(stack);
+  const at::Tensor result = stack->back().toTensor();
+  at::native::resize_output(out, result.sizes());
+  out.copy_(result);
+  stack->back() = out;
+}
+
 std::unordered_map<std::string, const Overload*>& overloads() {
   static auto* by_name = new std::unordered_map<std::string, const Overload*>;
   return *by_name;
 }
 
 }  // namespace
+
+bool keeps_shape_of_out(const Overload& overload, const at::Tensor& out, int64_t elements) {
+  const std::string& name = overload.functional;
+  return overload.is_out && out.numel() == elements &&
+         (name.starts_with("aten::arange") || name.starts_with("aten::range") || name == "aten::linspace" ||
+          name == "aten::logspace");
+}
 
 LoweredKernel::LoweredKernel(Overload overload)
     : overload_(std::make_unique<Overload>(std::move(overload))), plans_(std::make_unique<PlanCache>()) {
@@ -616,6 +664,10 @@ void LoweredKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySe
   if (overload.prepare != nullptr) overload.prepare(*stack, begin);
   Call call(overload, *stack, begin);
   call.read();
+  if (const auto type = narrower_than_out(overload, call, *stack, begin)) {
+    write_through(*type, overload, op, stack, begin);
+    return;
+  }
   if (Recorder* recorder = Recorder::active()) {
     // PyTorch has looked at the call when it traced the graph.
     record(*recorder, op, overload, call, *stack, begin, /*on_trial=*/false, {});

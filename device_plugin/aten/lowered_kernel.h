@@ -5,6 +5,7 @@
 // one graph node is compiled and loaded.
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <ATen/core/boxing/OperatorKernel.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
@@ -30,6 +31,9 @@ class LoweredKernel final : public c10::OperatorKernel {
   std::unique_ptr<Overload> overload_;
   std::unique_ptr<PlanCache> plans_;
 };
+
+// Numbers in a row (linspace, arange, ..) are written into an out= of any shape that has as many elements.
+bool keeps_shape_of_out(const Overload& overload, const at::Tensor& out, int64_t elements);
 
 // The overload by name ("aten::add_.Tensor"); null: it is not lowered.
 const Overload* lowered_overload(const std::string& name);

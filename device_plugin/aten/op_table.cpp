@@ -258,6 +258,7 @@ class Registrar {
     if (!takes_tensor) return;  // a factory: composite over empty and the out= form
     if (!done_.insert(o->name).second) return;
     finish(*o);
+    o->pointwise = handle->hasTag(at::Tag::pointwise);
     const std::string registered_as = o->name.substr(o->name.find("::") + 2);
     torch::Library* library = o->name.starts_with("aten::") ? library_ : own_library_;
     library->impl(registered_as.c_str(), make(std::move(*o)));

@@ -61,7 +61,8 @@ struct Overload {
   bool is_out = false;           // out= form: results may be resized
   bool ignores_self = false;     // the first argument is only written
   bool random = false;
-  bool matrix_product = false;      // whose factors torch.set_float32_matmul_precision("medium") rounds
+  bool matrix_product = false;  // whose factors torch.set_float32_matmul_precision("medium") rounds
+  bool pointwise = false;
   bool shape_from_scalars = false;  // arange and its like: scalar values are part of the key
   int generator = -1;
   PrepareFn prepare = nullptr;

@@ -1,12 +1,15 @@
 #include "device_plugin/aten/prepare.h"
 
+#include <ATen/Dispatch.h>
 #include <ATen/core/Formatting.h>
 #include <ATen/core/List.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/native/DistributionTemplates.h>
 #include <ATen/ops/nonzero.h>
 #include <c10/util/Exception.h>
 
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <unordered_map>
 #include <vector>
@@ -140,8 +143,52 @@ void fill_with_integer(c10::Stack& stack, size_t begin) {
 
 void check_uniform(c10::Stack& stack, size_t begin) {  // (self, from, to, generator)
   const double from = stack[begin + 1].toDouble(), to = stack[begin + 2].toDouble();
-  TORCH_CHECK(from <= to, "uniform_ expects to return a [from, to) range, but found from=", from,
-              " > to=", to);
+  const c10::ScalarType type = c10::toRealValueType(stack[begin].toTensor().scalar_type());
+  AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, type, "check_uniform_bounds", [&] {
+    const double largest = std::numeric_limits<scalar_t>::max();
+    const auto name = c10::scalarTypeToTypeMeta(type);
+    TORCH_CHECK(std::abs(from) <= largest, "from is out of bounds for ", name);
+    TORCH_CHECK(std::abs(to) <= largest, "to is out of bounds for ", name);
+    TORCH_CHECK(from <= to, "uniform_ expects to return a [from, to) range, but found from=", from,
+                " > to=", to);
+    TORCH_CHECK(to - from <= largest, "uniform_ expects to-from <= std::numeric_limits<", type,
+                ">::max(), but found to=", to, " and from=", from,
+                " which result in to-from to exceed the limit");
+  });
+}
+
+// The integers that a random number of this type may be: all that it has, or those below which it has every one.
+int64_t largest_random(c10::ScalarType type) {
+  int64_t largest = std::numeric_limits<int64_t>::max();
+  if (c10::isFloatingType(type))
+    AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, type, "random_",
+                                    [&] { largest = int64_t{1} << std::numeric_limits<scalar_t>::digits; });
+  else if (c10::isIntegralType(type, /*includeBool=*/true))
+    AT_DISPATCH_INTEGRAL_TYPES_AND(at::kBool, type, "random_", [&] {
+      largest = static_cast<int64_t>(std::numeric_limits<scalar_t>::max());
+    });
+  return largest;
+}
+
+void check_random_range(const at::Tensor& self, int64_t from, std::optional<int64_t> to) {
+  using at::native::templates::check_from_to_in_range;
+  const c10::ScalarType type = self.scalar_type();
+  TORCH_CHECK(!to || from < *to, "random_ expects 'from' to be less than 'to', but got from=", from,
+              " >= to=", *to);
+  const int64_t last = to ? *to - 1 : largest_random(type);
+  TORCH_CHECK(from <= last,
+              "random_ expects 'from' casted to dtype to be less than or equal to 'to_inc' casted to "
+              "dtype, but got from=",
+              from, " > to_inc=", last);
+  if (from != std::numeric_limits<int64_t>::min() || to)
+    check_from_to_in_range(from, last, c10::scalarTypeToTypeMeta(type));
+}
+void check_random_to(c10::Stack& stack, size_t begin) {  // (self, to, generator)
+  check_random_range(stack[begin].toTensor(), 0, stack[begin + 1].toInt());
+}
+void check_random_from(c10::Stack& stack, size_t begin) {  // (self, from, to, generator)
+  const c10::IValue& to = stack[begin + 2];
+  check_random_range(stack[begin].toTensor(), stack[begin + 1].toInt(), to.toOptional<int64_t>());
 }
 
 // Parameters of distributions: (self, .., number, generator) with the number at kArg.
@@ -169,6 +216,23 @@ void check_multinomial(c10::Stack& stack, size_t begin) {  // (self, num_samples
               "multinomial only supports floating-point dtypes for input, got: ", self.scalar_type());
   TORCH_CHECK(stack[begin + 1].toInt() > 0, "cannot sample n_sample <= 0 samples");
   TORCH_CHECK(self.dim() == 0 || self.size(-1) <= kMaxCategories, "number of categories cannot exceed 2^24");
+}
+
+constexpr char kVar[] = "var", kStd[] = "std", kVarMean[] = "var_mean", kStdMean[] = "std_mean";
+
+template <const char* name>
+void warn_about_freedom(c10::Stack& stack, size_t begin) {  // (self, dim, correction, keepdim)
+  const at::Tensor& self = stack[begin].toTensor();
+  const c10::IValue &dim = stack[begin + 1], &correction = stack[begin + 2];
+  int64_t reduced = 1;
+  if (dim.isNone() || dim.toIntVector().empty())
+    reduced = self.numel();
+  else if (self.dim() > 0)
+    for (int64_t d : dim.toIntVector()) reduced *= self.size(d);
+  if (static_cast<double>(reduced) <= (correction.isNone() ? 1.0 : correction.toScalar().toDouble()))
+    TORCH_WARN(name,
+               "(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor "
+               "(input numel divided by output numel).");
 }
 
 void check_bucketize(c10::Stack& stack, size_t begin) {  // (self, boundaries, ..)
@@ -231,12 +295,18 @@ PrepareFn prepare_for(const std::string& functional) {
       {"aten::index_fill.int_Scalar", &fill_with_integer<3>},
       {"aten::scatter.value", &fill_with_integer<3>},
       {"aten::uniform", &check_uniform},
+      {"aten::random.to", &check_random_to},
+      {"aten::random.from", &check_random_from},
       {"aten::normal_functional", &check_std_not_negative<2>},
       {"aten::log_normal", &check_positive<2>},
       {"aten::cauchy", &check_positive<2>},
       {"aten::exponential", &check_positive<1>},
       {"aten::geometric", &check_geometric},
       {"aten::multinomial", &check_multinomial},
+      {"aten::var.correction", &warn_about_freedom<kVar>},
+      {"aten::std.correction", &warn_about_freedom<kStd>},
+      {"aten::var_mean.correction", &warn_about_freedom<kVarMean>},
+      {"aten::std_mean.correction", &warn_about_freedom<kStdMean>},
       {"aten::bucketize.Tensor", &check_bucketize},
       {"aten::masked_scatter", &check_masked_scatter},
       {"aten::embedding", &check_embedding},

@@ -116,6 +116,64 @@ def test_products_distances_and_logarithms_of_sums():
     assert 0 <= torch.view_as_real(sample.uniform_()).amin().item() < 0.01
 
 
+INFINITIES = "exp exp2 sigmoid reciprocal rsqrt sin cos tan sinh cosh tanh asin acos atan asinh acosh atanh bool"
+
+
+@pytest.mark.parametrize("name", INFINITIES.split())
+def test_functions_at_infinity(name):
+    x = torch.tensor([float("inf"), float("-inf"), float("nan"), 0.0, -0.0, 1.0, -2.5, 100.0])
+    z = torch.complex(*(t.contiguous() for t in torch.meshgrid(x, x, indexing="ij")))
+    assert_same((lambda t: t.bool()) if name == "bool" else getattr(torch, name), z, rtol=1e-5, atol=1e-5)
+
+
+def test_quotients_of_any_size():
+    a, b = numbers(50) * 1e25, numbers(50, seed=1) * 1e30
+    exact = (a.to(torch.complex128) / b.to(torch.complex128)).to(torch.complex64)
+    torch.testing.assert_close((a.to("neuron") / b.to("neuron")).cpu(), exact, rtol=1e-6, atol=0)
+    infinite = torch.tensor([complex("inf"), complex("-inf+2j"), complex("infj")])
+    assert (a[:3].to("neuron") / infinite.to("neuron")).abs().tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("size, dim", [((5, 7), 0), ((5, 70), 1), ((3, 4, 5), (0, 2)), ((6,), 0), ((0, 3), 0)])
+def test_logarithms_of_sums_of_exponentials(size, dim):
+    z = numbers(*size) * 4  # the imaginary part leaves one turn
+    assert_same(lambda t: torch.logsumexp(t, dim), z, rtol=2e-6, atol=2e-6)
+    assert_same(lambda t: torch.logsumexp(t, dim, keepdim=True), z, rtol=2e-6, atol=2e-6)
+    if isinstance(dim, int):
+        assert_same(lambda t: torch.logcumsumexp(t, dim), z, rtol=5e-6, atol=2e-5)
+
+    def gradient(t):
+        t = t.clone().requires_grad_()
+        return torch.autograd.grad(torch.logsumexp(t, dim).abs().sum(), t)[0]
+
+    if z.numel():
+        assert_same(gradient, z, rtol=1e-4, atol=1e-5)
+
+
+def test_logarithms_of_sums_with_infinities():
+    z = torch.tensor([[complex("-inf"), complex("-inf"), 1 + 2j], [complex("-inf+1j"), complex("inf+1j"), 1j]])
+    assert_same(lambda t: torch.logsumexp(t, 1), z)
+    assert_same(lambda t: torch.logcumsumexp(t, 1).real, z)
+
+
+def test_places():
+    def made(device):
+        options = {"dtype": torch.complex64, "device": device}
+        view = torch.zeros(2, 3, **options)
+        torch.linspace(1j, 3, 4, out=view[:, 1:])
+        return (
+            torch.linspace(0, 1 + 4j, 5, **options),
+            torch.linspace(2j, 1, 1, **options),
+            torch.logspace(0, 1 + 1j, 5, base=2, **options),
+            torch.eye(3, **options),
+            torch.eye(2, 4, **options),
+            view,
+        )
+
+    for found, expected in zip(made("neuron"), made("cpu"), strict=True):
+        torch.testing.assert_close(found.cpu(), expected)
+
+
 def test_moves():
     z, v, index = numbers(4, 6), numbers(3, 6, seed=1), torch.tensor([2, 0, 2])
     mask = torch.arange(24).reshape(4, 6) % 3 == 0

@@ -432,10 +432,60 @@ def test_polygamma_at_the_poles_and_at_infinity():
 
 
 def test_incomplete_gamma_functions():
-    a, x = torch.meshgrid(torch.logspace(-2, 3, 25), torch.logspace(-2, 3, 25), indexing="ij")
+    """Elements that need few steps of a series keep their digits beside others that need thousands."""
+    a, x = torch.meshgrid(torch.logspace(-3, 3, 60), torch.logspace(-3, 3, 60), indexing="ij")
     for function in (torch.special.gammainc, torch.special.gammaincc):
         actual = function(a.to("neuron"), x.to("neuron")).cpu()
-        torch.testing.assert_close(actual.double(), function(a.double(), x.double()), rtol=5e-5, atol=1e-5)
+        torch.testing.assert_close(actual.double(), function(a.double(), x.double()), rtol=1e-4, atol=4e-6)
+
+
+def test_lgamma_keeps_its_digits_next_to_its_zeros():
+    near = torch.logspace(-6, -0.31, 200)
+    x = torch.cat([1 + near, 1 - near, 2 + near, 2 - near, torch.linspace(0.5, 20, 391)])
+    torch.testing.assert_close(
+        torch.lgamma(x.to("neuron")).cpu().double(), torch.lgamma(x.double()), rtol=1e-6, atol=4e-8
+    )
+
+
+@pytest.mark.parametrize("function", [torch.var, torch.std, torch.var_mean, torch.std_mean])
+def test_too_few_elements_for_a_variance_are_warned_about(function):
+    name = function.__name__
+    for call in (lambda t: function(t), lambda t: function(t, dim=0, correction=3), lambda t: function(t[:0])):
+        for _ in range(2):  # each time
+            with pytest.warns(UserWarning, match=f"{name}.*degrees of freedom is <= 0"):
+                call(torch.ones(1, device="neuron"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        function(torch.ones(4, device="neuron"))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.uint8])
+def test_numbers_in_a_row_keep_the_shape_of_out(dtype):
+    calls = (
+        lambda d, out: torch.linspace(0, 3, 4, out=out),
+        lambda d, out: torch.logspace(0, 3, 4, base=2, out=out),
+        lambda d, out: torch.arange(1, 5, out=out),
+        lambda d, out: torch.arange(0, 8, 2, out=out),
+    )
+    for call in calls:
+        results = []
+        for device in ("cpu", "neuron"):
+            x = torch.zeros(2, 3, dtype=dtype, device=device)
+            call(device, x.narrow(1, 1, 2))
+            results.append(x.tolist())
+        assert results[0] == results[1]
+        assert call("neuron", torch.empty(0, dtype=dtype, device="neuron")).shape == (4,)
+
+
+def test_gradient_of_a_product_of_a_segment_without_a_number():
+    def gradient(x):
+        x = x.clone().requires_grad_()
+        lengths = torch.tensor([1, 2, 3, 3], device=x.device)
+        y = torch.segment_reduce(x, "prod", lengths=lengths, axis=0)
+        return torch.autograd.grad(y, x, torch.ones_like(y))[0]
+
+    nan = float("nan")
+    assert_same(gradient, torch.tensor([1, nan, 3, 4, 5, 5, 0, 2, nan]))
 
 
 def test_numbers_that_were_accepted_once_do_not_speak_for_others():

@@ -29,6 +29,13 @@ def test_trn2_moves_float8_e4m3fn(device):
     assert torch.equal(y.to(torch.float32), x.to(torch.float32).t())
 
 
+def test_trn2_joins_and_clears_float8_e4m3fn(device):
+    x = torch.arange(6.0).to(torch.float8_e4m3fn)
+    a, z = x.to(device), torch.zeros(3, dtype=torch.float8_e4m3fn, device=device)
+    assert torch.cat([a, z, a]).cpu().float().tolist() == [0, 1, 2, 3, 4, 5, 0, 0, 0, 0, 1, 2, 3, 4, 5]
+    assert torch.stack([a, a], 1).cpu().float()[:, 1].tolist() == [0, 1, 2, 3, 4, 5]
+
+
 def test_trn3_computes_with_float8_e4m3fn(run_python):
     done = run_python(
         "import torch; x = torch.full((4, 4), 3.0, device='neuron').to(torch.float8_e4m3fn);"

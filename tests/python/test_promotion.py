@@ -107,6 +107,37 @@ def test_a_repeated_call_with_another_number_is_converted_too():
     assert (x == 0.2).tolist() == [False, True]
 
 
+def test_the_default_type_is_that_of_the_call():
+    x = torch.arange(1, 4, device="neuron")
+    functions = (
+        lambda: x + 0.5,
+        lambda: x / x,
+        lambda: x.sin(),
+        lambda: torch.where(x > 2, 1.5, 0.0),
+        lambda: x.exp2(),
+    )
+    for default in (torch.float32, torch.float64, torch.bfloat16, torch.float32):
+        try:
+            torch.set_default_dtype(default)
+            assert all(function().dtype is default for function in functions)
+        finally:
+            torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize("wide", [torch.float32, torch.float64])
+def test_out_of_a_wider_type_takes_what_the_common_type_can_hold(wide):
+    x, small = torch.tensor([33000.0, 1.0009765625]), torch.tensor([100, -3], dtype=torch.int8)
+    for device in ("cpu", "neuron"):
+        half = x.to(torch.float16).to(device)
+        out = torch.empty(0, dtype=wide, device=device)
+        assert torch.add(half, half, out=out) is out
+        assert out.tolist() == [float("inf"), 2.001953125]
+        assert torch.mul(half, half, out=out[:2]).tolist() == [float("inf"), 1.001953125]
+        out = torch.empty(2, dtype=torch.int32, device=device)
+        assert torch.add(small.to(device), small.to(device), out=out).tolist() == [-56, -6]
+        assert torch.add(small.to(device), 1000, out=out).tolist() == [76, -27]
+
+
 def test_in_place_computes_in_the_common_type():
     for x in (torch.tensor([2049.0, 0.1], dtype=torch.float16), torch.tensor([3.7, 0.1], dtype=torch.bfloat16)):
         for other in (torch.tensor([2049.0, 7.3]), torch.tensor([2049, 7])):

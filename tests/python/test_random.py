@@ -36,6 +36,30 @@ def test_distributions_have_the_right_moments():
     torch.testing.assert_close(kept[kept != 0], torch.full_like(kept[kept != 0], 4 / 3))
 
 
+@pytest.mark.parametrize(
+    "dtype, low, high",
+    [
+        (torch.int32, -(2**31), 2**31 - 1),
+        (torch.int32, -(2**31), None),
+        (torch.int32, -5, 2**31 - 1),
+        (torch.int64, -(2**31), 2**31),
+        (torch.uint8, 200, None),
+        (torch.int16, -(2**15), None),
+        (torch.bfloat16, -100, None),
+        (torch.float32, -(2**24), None),
+        (torch.float32, 0, 2**40),
+        (torch.float32, -(2**40), 2**40),
+    ],
+)
+def test_random_integers_fill_their_range(dtype, low, high):
+    ends = {torch.bfloat16: 2**8, torch.float32: 2**24}
+    last = high - 1 if high is not None else ends.get(dtype) or torch.iinfo(dtype).max
+    x = torch.empty(4000, dtype=dtype, device="neuron").random_(low, high).cpu().double()
+    assert low <= x.min() < low + 0.01 * (last - low + 100)
+    assert last - 0.01 * (last - low + 100) < x.max() <= last + 1  # what is rounded may be the end
+    assert abs(x.mean() - (low + last) / 2) < 0.03 * (last - low)
+
+
 @pytest.mark.parametrize("reentrant", [True, False])
 def test_checkpoint_repeats_the_mask_of_dropout(reentrant):
     torch.manual_seed(5)

@@ -129,6 +129,10 @@ TYPES = {
     "softmax dimension": lambda d: torch.softmax(torch.ones(4, device=d), 300),
     "int // 0": lambda d: ints(d) // 0,
     "int % 0": lambda d: ints(d) % 0,
+    "bincount of float": lambda d: torch.bincount(torch.ones(4, device=d)),
+    "repeat_interleave by float": lambda d: torch.repeat_interleave(torch.ones(4, device=d)),
+    "rand of int": lambda d: torch.rand(4, dtype=torch.int32, device=d),
+    "polar of two types": lambda d: torch.polar(torch.ones(4, device=d), torch.ones(4, device=d, dtype=torch.float64)),
     "large int mul_ float": lambda d: torch.ones(20_000_000, dtype=torch.int32, device=d).mul_(0.5),
 }
 
@@ -145,6 +149,32 @@ def test_what_the_cpu_finds_in_values_of_its_own_is_not_refused():
     assert (x // x).tolist() == (x % x + 1).tolist() == [1] * 4
     assert torch.div(7, x, rounding_mode="floor").tolist() == [7, 3, 2, 1]
     assert torch.tensor([7, 5], device="neuron").fmod(torch.tensor([4, 3], device="neuron")).tolist() == [3, 2]
+
+
+RANGES = {
+    "random_ below uint8": lambda d: ints(d, torch.uint8).random_(-4, 5),
+    "random_ beyond int8": lambda d: ints(d, torch.int8).random_(200),
+    "random_ of bool": lambda d: ints(d, torch.bool).random_(0, 3),
+    "random_ without numbers": lambda d: ints(d).random_(5, 5),
+    "randint of bool": lambda d: torch.randint(0, 5, (3,), dtype=torch.bool, device=d),
+    "uniform_ to infinity": lambda d: torch.ones(4, device=d).uniform_(0, float("inf")),
+    "uniform_ beyond float16": lambda d: torch.ones(4, dtype=torch.float16, device=d).uniform_(0, 70000),
+    "uniform_ wider than float32": lambda d: torch.ones(4, device=d).uniform_(-3e38, 3e38),
+    "uniform_ turned round": lambda d: torch.ones(4, device=d).uniform_(2, 1),
+    "histc to infinity": lambda d: torch.histc(torch.ones(4, device=d), 4, 0, float("inf")),
+}
+
+
+@pytest.mark.parametrize("case", RANGES, ids=lambda name: name.replace(" ", "-"))
+def test_ranges_that_a_type_does_not_have_are_refused(case):
+    assert_refused_alike(RANGES[case], "")
+
+
+def test_a_histogram_over_elements_that_are_not_finite_is_refused():
+    for bad in (float("inf"), float("nan")):
+        with pytest.raises(RuntimeError, match="range of the elements is not finite"):
+            torch.histc(torch.tensor([1.0, bad], device="neuron")).cpu()
+    assert torch.histc(torch.tensor([1.0, float("inf")], device="neuron"), 2, 0, 2).tolist() == [0, 1]
 
 
 NUMBERS = {

@@ -16,7 +16,17 @@ void lower_fill(LowerContext& c) {
 template <int value>
 void lower_constant(LowerContext& c) {
   View out = c.out(0);
+  if (value == 0 && isa::dtype_bytes(out.dtype) == 1)
+    out.dtype = Dtype::kU8;  // bits, also of types that are only moved
   if (!view_empty(out)) c.fill(out, value);
+}
+
+// The number of the element in row-major order: an out= tensor of the right number of elements keeps its shape.
+Ex position(MapBuilder& m, const std::vector<int64_t>& sizes) {
+  Ex i = m.iota(0);
+  for (size_t d = 1; d < sizes.size(); ++d)
+    i = i * m.constant(static_cast<double>(sizes[d]), Dtype::kI32) + m.iota(static_cast<int>(d));
+  return i;
 }
 
 // start + i * step; integer results stay exact
@@ -26,7 +36,7 @@ void lower_arange(LowerContext& c) {
   if (view_empty(out)) return;
   MapBuilder m(c, out.sizes);
   Dtype t = compute_dtype(out.dtype);
-  Ex x = m.cast(m.iota(0), t);
+  Ex x = m.cast(position(m, out.sizes), t);
   if (step_arg >= 0) {
     auto step = c.constant(step_arg);
     if (!step || *step != 1) x = x * m.cast(m.operand(step_arg), t);
@@ -40,9 +50,11 @@ void lower_arange(LowerContext& c) {
 }
 
 // Both ends are exact: the upper half counts back from the end.
-Ex linspace(LowerContext& c, MapBuilder& m, int64_t steps) {
+Ex linspace(LowerContext& c, MapBuilder& m) {
+  const View out = c.out(0);
+  const int64_t steps = out.numel();
   Ex start = m.cast(m.operand(0), Dtype::kF32), end = m.cast(m.operand(1), Dtype::kF32);
-  Ex i = m.cast(m.iota(0), Dtype::kF32);
+  Ex i = m.cast(position(m, out.sizes), Dtype::kF32);
   if (steps <= 1) return start + i;
   Ex step = (end - start) / static_cast<double>(steps - 1);
   return m.select(i < static_cast<double>(steps / 2), start + step * i,
@@ -53,7 +65,7 @@ void lower_linspace(LowerContext& c) {  // (start, end, steps)
   View out = c.out(0);
   if (view_empty(out)) return;
   MapBuilder m(c, out.sizes);
-  m.output(out, linspace(c, m, out.numel()));
+  m.output(out, linspace(c, m));
   m.emit();
 }
 
@@ -61,7 +73,7 @@ void lower_logspace(LowerContext& c) {  // (start, end, steps, base)
   View out = c.out(0);
   if (view_empty(out)) return;
   MapBuilder m(c, out.sizes);
-  m.output(out, m.binary(ExprOp::kPow, m.cast(m.operand(3), Dtype::kF32), linspace(c, m, out.numel())));
+  m.output(out, m.binary(ExprOp::kPow, m.cast(m.operand(3), Dtype::kF32), linspace(c, m)));
   m.emit();
 }
 

@@ -20,18 +20,30 @@ Ex pi_times_rest(Ex x) { return (x - x.map->unary(ExprOp::kRound, x)) * kPi; }
 
 // ---- lgamma
 // --------------------------------------------------------------------------------------------------------
-// x >= 0.5: Stirling's series behind a shift by 8.
+// x >= 0.5: Stirling's series, or for smaller ones the distance from 2, in whole steps and by the Taylor series there, which
+// keeps the digits next to the zeros at 1 and 2.
 Ex lgamma_right(Ex x) {
-  constexpr int shift = 8;
-  Ex product = x;
-  for (int k = 1; k < shift; ++k) product = product * (x + static_cast<double>(k));
-  Ex small = x < static_cast<double>(shift);
-  Ex y = select(small, x + static_cast<double>(shift), x);
+  constexpr int largest = 8;
+  Ex small = x < static_cast<double>(largest);
+  Ex product = number(x, 1);
+  for (int k = 1; k < largest - 1; ++k)
+    product = select(x >= k + 1.5, product * (x - static_cast<double>(k)), product);
+  Ex below = x < 1.5;  // lgamma(x) = lgamma(x + 1) - log(x)
+  Ex step = log(select(small, select(below, x, product), number(x, 1)));
+  Ex rest = (x - 2.0) - floor(x - 1.5);
+  // 1 - Euler's constant, then (zeta(k) - 1) / k with turning signs
+  constexpr double taylor[] = {0.42278433509846713,      0.64493406684822643 / 2,   -0.20205690315959428 / 3,
+                               0.08232323371113819 / 4,  -0.03692775514336993 / 5,  0.01734306198444914 / 6,
+                               -0.00834927738192283 / 7, 0.00407735619794434 / 8,   -0.00200839282608221 / 9,
+                               0.00099457512781809 / 10, -0.00049418860411946 / 11, 0.00024608655330805 / 12,
+                               -0.00012271334757849 / 13};
+  Ex near = rest * polynomial(rest, taylor) + select(below, -step, step);
+  Ex y = select(small, number(x, largest), x);
   constexpr double series[] = {1.0 / 12, -1.0 / 360, 1.0 / 1260};
   Ex inverse = 1.0 / y;
   Ex stirling = (y - 0.5) * (log(y) - 1.0) + (0.5 * std::log(2 * kPi) - 0.5) +
                 inverse * polynomial(inverse * inverse, series);
-  return select(small, stirling - log(select(small, product, number(x, 1))), stirling);
+  return select(small, near, stirling);
 }
 
 Ex lgamma(Ex x) {

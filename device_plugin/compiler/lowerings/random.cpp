@@ -79,7 +79,15 @@ void random_range(LowerContext& c, int64_t low, int64_t high) {
   if (view_empty(out)) return;
   uint64_t range = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
   if (range == 0) throw_user_error("random_ expects 'from' to be less than 'to'");
+  constexpr uint64_t int31 = uint64_t{1} << 31, int32 = uint64_t{1} << 32;
   MapBuilder m(c, out.sizes);
+  if (isa::is_float(out.dtype) && range > int31) {  // FP32 has no more than some of them
+    const double n = range > uint64_t(std::numeric_limits<int64_t>::max()) ? std::ldexp(1, 63)
+                                                                           : static_cast<double>(range);
+    m.output(out, m.unary(ExprOp::kFloor, m.input(uniform(c, out.sizes)) * n) + static_cast<double>(low));
+    m.emit();
+    return;
+  }
   if (range <= (uint64_t{1} << 24)) {  // FP32 holds these exactly
     View u = uniform(c, out.sizes);
     double n = static_cast<double>(range);
@@ -90,51 +98,48 @@ void random_range(LowerContext& c, int64_t low, int64_t high) {
     m.emit();
     return;
   }
-  // The device has 32-bit integers: larger ranges give their lowest 31 bits.
+  // The device has 32-bit integers: ranges beyond give their lowest 31 bits.
   View bits = draw(c, RandomKernel::Dist::kBits, Dtype::kI32, out.sizes);
-  Ex x =
-      m.binary(ExprOp::kBitAnd, m.input(bits), m.constant(std::numeric_limits<int32_t>::max(), Dtype::kI32));
-  uint64_t int31 = uint64_t{1} << 31;
-  if (range < int31) x = m.binary(ExprOp::kRemainder, x, m.constant(static_cast<double>(range), Dtype::kI32));
-  if (low != 0) x = x + m.constant(static_cast<double>(low), Dtype::kI32);
+  auto number = [&](int64_t v) { return m.constant(static_cast<double>(v), Dtype::kI32); };
+  Ex x = m.input(bits);
+  if (range <= int31 || range > int32) {
+    x = m.binary(ExprOp::kBitAnd, x, number(std::numeric_limits<int32_t>::max()));
+    if (range < int31) x = m.binary(ExprOp::kRemainder, x, number(static_cast<int64_t>(range)));
+  } else if (range < int32) {  // words from `range` on, which are negative as signed ones, begin anew at 0
+    const int64_t negative = static_cast<int64_t>(range) - static_cast<int64_t>(int32);
+    x = m.select(x < 0.0 && x >= number(negative), x - number(negative), x);
+  }
+  if (low != 0) x = x + number(low);
   m.output(out, x);
   m.emit();
 }
 
-void lower_random(
-    LowerContext& c) {  // (self, generator): 0 .. the largest value that every integer below has exactly
-  int64_t high = int64_t{1} << 31;
-  switch (c.out_type(0).dtype) {
+// Behind the largest random number of a type: all that it has, or those below which it has every one.
+int64_t end_of_random(Dtype type) {
+  switch (type) {
     case Dtype::kBool:
-      high = 2;
-      break;
+      return 2;
     case Dtype::kI8:
-      high = 128;
-      break;
+      return 128;
     case Dtype::kU8:
-      high = 256;
-      break;
+      return 256;
     case Dtype::kI16:
-      high = 32768;
-      break;
+      return 32768;
     case Dtype::kBF16:
-      high = 257;
-      break;
+      return 257;
     case Dtype::kF16:
-      high = 2049;
-      break;
+      return 2049;
     case Dtype::kF32:
     case Dtype::kF64:
-      high = (int64_t{1} << 24);
-      break;
+      return (int64_t{1} << 24) + 1;
     default:
-      break;
+      return int64_t{1} << 31;
   }
-  random_range(c, 0, high);
 }
+void lower_random(LowerContext& c) { random_range(c, 0, end_of_random(c.out_type(0).dtype)); }
 void lower_random_to(LowerContext& c) { random_range(c, 0, c.int_arg(1)); }
 void lower_random_from(LowerContext& c) {  // (self, from, to, generator)
-  random_range(c, c.int_arg(1), c.int_or(2, int64_t{1} << 31));
+  random_range(c, c.int_arg(1), c.int_or(2, end_of_random(c.out_type(0).dtype)));
 }
 
 // (input, p, train) -> (out, mask)

@@ -238,6 +238,9 @@ void lower_histc(LowerContext& c) {
   View out = c.out(0), x = c.in(0);
   double low = c.constant_or_refuse(2, "min"), high = c.constant_or_refuse(3, "max");
   double bins = static_cast<double>(c.int_arg(1));
+  if (low == high && x.dtype != Dtype::kI32)
+    c.check(x, "RuntimeError: torch.histc: range of the elements is not finite",
+            [](Ex v) { return !(v - v == 0.0); });
   std::vector<int64_t> domain = x.sizes;
   domain.insert(domain.begin(), c.int_arg(1));
   MapBuilder m(c, domain, 1);

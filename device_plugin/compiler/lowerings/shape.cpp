@@ -37,8 +37,14 @@ void lower_reshape_copy(LowerContext& c) {
 
 // Pieces of `out` along axis `d`, one after the other. Where they would be short runs in memory they lie one behind the
 // other first, in scratch, and are moved to their places together: a move can write runs that hold all of them.
-void place_pieces(LowerContext& c, const View& out, int d, const std::vector<View>& pieces) {
+void place_pieces(LowerContext& c, View out, int d, std::vector<View> pieces) {
   constexpr int64_t kSmallBytes = 8192;
+  const Dtype type = out.dtype;
+  if (isa::dtype_bytes(type) == 1 &&
+      std::all_of(pieces.begin(), pieces.end(), [&](const View& v) { return v.dtype == type; })) {
+    out.dtype = Dtype::kU8;  // bits: chips move types that they do not compute with
+    for (View& v : pieces) v.dtype = Dtype::kU8;
+  }
   const auto axis = static_cast<size_t>(d);
   int64_t unit = 0, inner = static_cast<int64_t>(isa::dtype_bytes(out.dtype));
   for (const View& v : pieces) unit = std::gcd(unit, v.sizes.at(axis));
