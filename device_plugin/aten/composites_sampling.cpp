@@ -79,14 +79,21 @@ Pooled adaptive_max_pool(const Tensor& self, at::IntArrayRef output_size, int64_
   return largest_of(windows, index.expand(shape), sizes);
 }
 
+// Images keep their order in memory, volumes do not.
+template <int64_t spatial>
+at::MemoryFormat format_of(const Tensor& self) {
+  return spatial == 2 ? self.suggest_memory_format() : at::MemoryFormat::Contiguous;
+}
+
 template <int64_t spatial>
 Pooled adaptive_max_pool_nd(const Tensor& self, at::IntArrayRef output_size) {
-  return adaptive_max_pool(self, output_size, spatial);
+  const auto [value, index] = adaptive_max_pool(self, output_size, spatial);
+  return {value.contiguous(format_of<spatial>(self)), index.contiguous(format_of<spatial>(self))};
 }
 
 template <int64_t spatial>
 Tensor adaptive_max_pool_nd_backward(const Tensor& grad, const Tensor& self, const Tensor& indices) {
-  return scattered(grad, self, indices, spatial);
+  return scattered(grad, self, indices, spatial).contiguous(format_of<spatial>(self));
 }
 
 // ---- fractional
@@ -109,6 +116,10 @@ Pooled fractional_max_pool(const Tensor& self, at::IntArrayRef kernel, at::IntAr
     return {at::empty(sizes, self.options()), at::empty(sizes, integers(self))};
   const Tensor x = self.dim() == spatial + 1 ? self.unsqueeze(0) : self;
   const int64_t batch = x.size(0), channels = x.size(1);
+  TORCH_CHECK(samples.size(0) >= batch, "Expect _random_samples.size(0) no less then input batch size.");
+  TORCH_CHECK(samples.size(1) == channels, "Expect _random_samples.size(1) equals to input channel size.");
+  TORCH_CHECK(samples.size(2) == spatial, "Expect _random_samples.size(2) equals to ", spatial, "; got ",
+              samples.size(2), ".");
   Tensor places = at::zeros({batch, channels, 1, 1}, integers(self));
   for (int64_t d = 0; d < spatial; ++d) {
     const auto axis = static_cast<size_t>(d);

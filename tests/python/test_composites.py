@@ -477,6 +477,29 @@ def test_numbers_in_a_row_keep_the_shape_of_out(dtype):
         assert call("neuron", torch.empty(0, dtype=dtype, device="neuron")).shape == (4,)
 
 
+def test_adaptive_pooling_keeps_channels_last():
+    for x in (torch.randn(2, 6, 9, 7), torch.randn(2, 12, 9, 7)[:, ::2]):
+        results = []
+        for device in ("cpu", "neuron"):
+            image = x.to(device).contiguous(memory_format=torch.channels_last).requires_grad_()
+            value, index = torch.nn.functional.adaptive_max_pool2d(image, (4, 3), return_indices=True)
+            value.sum().backward()
+            results.append([t.cpu() for t in (value.detach(), index, image.grad)])
+            assert all(t.is_contiguous(memory_format=torch.channels_last) for t in results[-1])
+        torch.testing.assert_close(*results)
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_gradients_of_a_convolution_without_channels(dims):
+    kind = (torch.nn.Conv1d, torch.nn.Conv2d, torch.nn.Conv3d)[dims - 1]
+    for batch in (2, 0):
+        convolution = kind(0, 8, 2).to("neuron")
+        x = torch.randn(batch, 0, *([4] * dims), device="neuron", requires_grad=True)
+        convolution(x).sum().backward()
+        assert x.grad.shape == x.shape and convolution.weight.grad.shape == convolution.weight.shape
+        assert convolution.bias.grad.tolist() == [0] * 8
+
+
 def test_gradient_of_a_product_of_a_segment_without_a_number():
     def gradient(x):
         x = x.clone().requires_grad_()

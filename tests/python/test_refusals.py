@@ -161,6 +161,9 @@ RANGES = {
     "uniform_ beyond float16": lambda d: torch.ones(4, dtype=torch.float16, device=d).uniform_(0, 70000),
     "uniform_ wider than float32": lambda d: torch.ones(4, device=d).uniform_(-3e38, 3e38),
     "uniform_ turned round": lambda d: torch.ones(4, device=d).uniform_(2, 1),
+    "samples for no image": lambda d: torch.nn.FractionalMaxPool3d(
+        2, output_size=1, _random_samples=torch.rand(0, 3, 3, device=d)
+    )(torch.ones(1, 3, 4, 4, 4, device=d)),
     "histc to infinity": lambda d: torch.histc(torch.ones(4, device=d), 4, 0, float("inf")),
 }
 

@@ -93,7 +93,9 @@ void lower_convolution_backward(LowerContext& c) {
     else
       emit_conv(c, ConvKernel::Mode::kWeightGrad, a, input, c.out(1), grad);
   }
-  if (c.wanted(2)) {
+  if (c.wanted(2) && view_empty(grad)) {  // which may have no channels where the bias has some
+    if (!view_empty(c.out(2))) c.fill(c.out(2), 0);
+  } else if (c.wanted(2)) {
     std::vector<int64_t> dims{0};
     for (size_t d = 2; d < grad.sizes.size(); ++d) dims.push_back(static_cast<int64_t>(d));
     Reduction r(grad.sizes, dims);
