@@ -3,7 +3,6 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/arange.h>
 #include <ATen/ops/atan2.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/copysign.h>
@@ -341,35 +340,6 @@ Tensor log_sum_exp(const Tensor& x, at::IntArrayRef dims, bool keepdim) {
   return keepdim ? sums : sums.sum(dims);  // over one element each
 }
 
-// The CPU adds one element after the other, and each sum has the imaginary part, of all that differ by turns, that is next
-// to the one of its larger operand. Here that is found afterwards: from the last element that exceeded the sum before it,
-// the part goes on without jumps.
-Tensor running_log_sum_exp(const Tensor& x, int64_t dim) {
-  const int64_t length = x.dim() == 0 ? 1 : x.size(dim);
-  if (length < 2 || x.numel() == 0) return x.clone();
-  constexpr double turn = 2 * std::numbers::pi;
-  auto turns = [](const Tensor& angle) { return (angle * (1 / turn)).round(); };
-  const Pair element = pair_of(x), sum = pair_of(scanned(x, dim, log_add_exp));
-  auto first = [&](const Tensor& t) { return t.slice(dim, 0, 1); };
-  auto later = [&](const Tensor& t) { return t.slice(dim, 1, length); };
-  auto before = [&](const Tensor& t) { return t.slice(dim, 0, length - 1); };
-  // Turns to take away: where an element exceeds the sum before it, those beyond that element; elsewhere those beyond the
-  // sum before.
-  const Tensor anew = at::cat({at::ones_like(first(sum.re), first(sum.re).options().dtype(at::kBool)),
-                               later(element.re).gt(before(sum.re))},
-                              dim);
-  const Tensor beyond_element = turns(sum.im - element.im).nan_to_num(0, 0, 0);
-  const Tensor steps =
-      at::cat({at::zeros_like(first(sum.im)), turns(later(sum.im) - before(sum.im)).nan_to_num(0, 0, 0)}, dim)
-          .cumsum(dim);
-  const Tensor places = at::arange(length, x.options().dtype(at::kInt));
-  std::vector<int64_t> along(static_cast<size_t>(x.dim()), 1);
-  along[static_cast<size_t>(at::maybe_wrap_dim(dim, x.dim()))] = length;
-  const Tensor last = std::get<0>(at::where(anew, places.view(along), 0).cummax(dim)).to(at::kLong);
-  const Tensor extra = steps - steps.gather(dim, last) + beyond_element.gather(dim, last);
-  return complex_of(sum.re, sum.im - extra * turn);
-}
-
 // ---- random numbers: both parts are
 // ------------------------------------------------------------------------------------
 Tensor uniform(const Tensor& x, double from, double to, std::optional<at::Generator> generator) {
@@ -546,7 +516,6 @@ Composites complex_function_forms() {
           composite("aten::cumprod", &running_product),
           composite("aten::logaddexp", &log_add_exp),
           composite("aten::logsumexp", &log_sum_exp),
-          composite("aten::logcumsumexp", &running_log_sum_exp),
           composite("aten::uniform", &uniform),
           composite("aten::normal_functional", &normal),
           composite("aten::var.correction", &variance),

@@ -40,7 +40,7 @@ def test_out_tensors_are_resized_and_bound():
 
 def test_a_type_of_a_later_chip_is_illegal_on_hardware():
     with pytest.raises(RuntimeError, match="illegal on hardware.*trn3"):
-        torch.zeros(3, dtype=torch.float8_e4m3fn, device="neuron")
+        torch.ones(3, dtype=torch.float8_e4m3fn, device="neuron")
 
 
 def test_host_scalars_mix_and_host_tensors_do_not():
