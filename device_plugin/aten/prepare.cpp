@@ -163,6 +163,8 @@ int64_t largest_random(c10::ScalarType type) {
   if (c10::isFloatingType(type))
     AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, type, "random_",
                                     [&] { largest = int64_t{1} << std::numeric_limits<scalar_t>::digits; });
+  else if (c10::isBarebonesUnsignedType(type))  // an int64 does not hold more
+    largest = type == at::kUInt16 ? 0xffff : type == at::kUInt32 ? 0xffffffff : largest;
   else if (c10::isIntegralType(type, /*includeBool=*/true))
     AT_DISPATCH_INTEGRAL_TYPES_AND(at::kBool, type, "random_", [&] {
       largest = static_cast<int64_t>(std::numeric_limits<scalar_t>::max());

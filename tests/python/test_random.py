@@ -45,6 +45,7 @@ def test_distributions_have_the_right_moments():
         (torch.int64, -(2**31), 2**31),
         (torch.uint8, 200, None),
         (torch.int16, -(2**15), None),
+        (torch.uint16, 5, None),
         (torch.bfloat16, -100, None),
         (torch.float32, -(2**24), None),
         (torch.float32, 0, 2**40),
