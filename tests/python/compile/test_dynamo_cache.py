@@ -147,6 +147,7 @@ OTHERS = """
 import torch
 def f(x):
     return x.exp() + 1
+early = torch.compile(torch.nn.ReLU(), backend="eager")  # before this backend is there
 graphs = []
 def theirs(graph, inputs):
     graphs.append(graph)
@@ -159,6 +160,8 @@ assert len(graphs) == 1
 late = []
 torch.compile(f, backend=lambda graph, inputs: late.append(graph) or graph.forward)(x)
 assert len(late) == 1
+early._initialize()  # as copy and pickle do
+torch.testing.assert_close(early(x).cpu(), x.cpu())
 """
 
 CHANGING = """

@@ -96,7 +96,8 @@ def _leave_to_others(function):
 
 
 def _backend(context):
-    return eval_frame.innermost_backend(context._convert_frame)
+    """None: of a context that was made before this backend was first used."""
+    return eval_frame.innermost_backend(getattr(context, "_convert_frame", None))
 
 
 def _set_package(compile_fn, made):
