@@ -2,8 +2,8 @@
 
 PyTorch makes a class of every generic test class for every device it knows; this device is its PrivateUse1. Only those
 classes run, each file in a process of its own. A test that ends the process counts as "crashed", and the rest goes on.
-A test that fails on the CPU of the installed PyTorch as well, or for a reason that upstream_reasons.py names, counts
-as "explained".
+A test that fails on the CPU of the installed PyTorch as well, that passes in another mode of the device (MODES), or
+that fails for a reason that upstream_reasons.py names, counts as "explained".
 """
 
 from __future__ import annotations
@@ -24,6 +24,11 @@ from upstream_reasons import REASONS
 HERE = Path(__file__).resolve().parent
 OUTCOMES = ("passed", "skipped", "explained", "failed", "crashed")
 HELPERS = ("pytest", "torch", "numpy", "expecttest", "hypothesis")  # what PyTorch's tests import
+# Modes of the device in which PyTorch's assumptions hold: which messages, the variable, its value, and why.
+MODES = (
+    (r"not raised", "NEURON_LAUNCH_BLOCKING", "1", "errors come late"),
+    (r"^(?!TimeLimit)", "TRNSIM_INT64", "exact", "int64 is computed as int32"),
+)
 DEFAULT_FILES = [
     f"test_{name}.py"
     for name in (
@@ -36,7 +41,7 @@ DEFAULT_FILES = [
 
 
 def run_tests(
-    path: Path, device: str, limit_s: int, expression: str = "", only: list[str] = (), blocking: bool = False
+    path: Path, device: str, limit_s: int, expression: str = "", only: list[str] = (), mode: dict | None = None
 ) -> list[dict]:
     """Rows {"test", "outcome", "reason"} of one file, of the classes for "neuron" or "cpu"."""
     with tempfile.TemporaryDirectory() as folder:
@@ -54,9 +59,8 @@ def run_tests(
             "UPSTREAM_ONLY": str(only_file),
             "UPSTREAM_LIMIT_S": str(limit_s),
             "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
+            **(mode or {}),
         }
-        if blocking:
-            env["NEURON_LAUNCH_BLOCKING"] = "1"
         if device == "cpu":
             env["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
         # The checkout's own conftest.py and pytest.ini belong to its version of pytest, and serve its CI only.
@@ -102,12 +106,14 @@ def explain(path: Path, rows: list[dict], limit_s: int) -> None:
             if re.search(tests, f"{path.name}::{row['test']}") and re.search(message, row["reason"]):
                 row.update(outcome="explained", why=why)
                 break
-    late = {row["test"]: row for row in failures if row["outcome"] == "failed" and "not raised" in row["reason"]}
-    if late:
-        for row in run_tests(path, "neuron", limit_s, only=list(late), blocking=True):
+    for message, variable, value, why in MODES:
+        failed = [row for row in failures if row["outcome"] == "failed"]
+        left = {row["test"]: row for row in failed if re.search(message, row["reason"])}
+        if not left:
+            continue
+        for row in run_tests(path, "neuron", limit_s, only=list(left), mode={variable: value}):
             if row["outcome"] == "passed":
-                why = "passes with NEURON_LAUNCH_BLOCKING=1: errors come late"
-                late[row["test"]].update(outcome="explained", why=why)
+                left[row["test"]].update(outcome="explained", why=f"passes with {variable}={value}: {why}")
     twins = {twin(row["test"]): row for row in failures if row["outcome"] != "explained" and "::" in row["test"]}
     if not twins:
         return
