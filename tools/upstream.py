@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import hashlib
 import importlib.util
 import json
 import os
@@ -41,12 +42,16 @@ DEFAULT_FILES = [
 
 
 def run_tests(
-    path: Path, device: str, limit_s: int, expression: str = "", only: list[str] = (), mode: dict | None = None
+    path: Path, device: str, limit_s: int, expression: str = "", only: list[str] = (), mode: dict | None = None,
+    results: Path | None = None,
 ) -> list[dict]:
-    """Rows {"test", "outcome", "reason"} of one file, of the classes for "neuron" or "cpu"."""
+    """Rows {"test", "outcome", "reason"} of one file, of the classes for "neuron" or "cpu".
+
+    The tests that `results` already tells of are not run again.
+    """  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
-        results = Path(folder) / "results.jsonl"
-        results.touch()
+        results = results or Path(folder) / "results.jsonl"
+        forget_last_unless_ended(results)
         only_file = Path(folder) / "only.txt"
         only_file.write_text("\n".join(only))
         env = {
@@ -84,6 +89,14 @@ def run_tests(
                 why = (done.stdout + done.stderr).strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
                 rows.append({"test": "(the file)", "outcome": "failed", "reason": why[0]})
             return rows
+
+
+def forget_last_unless_ended(results: Path) -> None:
+    """What an interrupted run began last, the next one begins again."""
+    lines = results.read_text().splitlines(keepends=True) if results.exists() else []
+    while lines and not ('"outcome"' in lines[-1] and lines[-1].endswith("\n")):
+        lines.pop()
+    results.write_text("".join(lines))
 
 
 def read(results: Path) -> list[dict]:
@@ -138,8 +151,8 @@ def page(results: dict) -> str:
     for name, rows in sorted(by_file.items()):
         counts = collections.Counter(row["outcome"] for row in rows)
         total += counts
-        only = f' `-k "{results["only"][name]}"`' if name in results["only"] else ""
-        lines.append(f"| {name}{only} | " + " | ".join(str(counts[o]) for o in OUTCOMES) + " |")
+        told = " ".join([name, *(f'`-k "{expression}"`' for expression in results["only"].get(name, []))])
+        lines.append(f"| {told} | " + " | ".join(str(counts[o]) for o in OUTCOMES) + " |")
     lines.append("| all | " + " | ".join(str(total[o]) for o in OUTCOMES) + " |")
     rows = [(name, row) for name, rows in sorted(by_file.items()) for row in rows]
     for outcome, title, key in (("skipped", "Skipped by PyTorch", "reason"), ("explained", "Explained", "why")):
@@ -174,49 +187,65 @@ def cell(text: str) -> str:
     return " ".join(text.split())[:160].replace("|", "\\|")
 
 
-def main() -> int:
+def unfinished(options: argparse.Namespace, name: str) -> Path | None:
+    """Where the outcomes of a file lie until it is done, so that a run that was interrupted goes on."""
+    if not options.json:
+        return None
+    asked = f"{options.expression}{' failed' * options.failed}"
+    words = hashlib.sha256(asked.encode()).hexdigest()[:8] if asked else "whole"
+    return options.json.with_suffix(f".{name.replace('/', '.')}.{words}.jsonl")
+
+
+def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="tools/upstream", description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="the folder test/ of a PyTorch checkout, best of the version in use")
     parser.add_argument("files", nargs="*", help="files in it; default: those of tensors, operators and modules")
     parser.add_argument("-k", dest="expression", default="", help="only tests that match, as in pytest")
     parser.add_argument("--page", type=Path, help="write the tables to this file, too")
-    parser.add_argument("--json", type=Path, help="keep the result of every test here, beside those of other files")
+    parser.add_argument("--json", type=Path, help="keep every result here, beside those of other files and -k")
     parser.add_argument("--failed", action="store_true", help="only tests that failed by --json; others keep theirs")
     parser.add_argument("--limit", type=int, default=180, help="seconds for one test (180)")
-    options = parser.parse_args()
+    return parser
+
+
+def main() -> int:
+    command = parser()
+    options = command.parse_args()
     if not options.folder.is_dir():
-        parser.error(f"user error: {options.folder} is no folder; give test/ of a PyTorch source checkout")
+        command.error(f"user error: {options.folder} is no folder; give test/ of a PyTorch source checkout")
     names = options.files or [name for name in DEFAULT_FILES if (options.folder / name).exists()]
     missing = [name for name in names if not (options.folder / name).exists()]
     if missing or not names:
-        parser.error(f"user error: {options.folder} has no {', '.join(missing) or 'test file of PyTorch'}")
+        command.error(f"user error: {options.folder} has no {', '.join(missing) or 'test file of PyTorch'}")
     if missing := [name for name in HELPERS if importlib.util.find_spec(name) is None]:
         words = " ".join(missing)
-        parser.error(f"user error: PyTorch's tests need what is not installed: {words}; next step: pip install {words}")
+        command.error(f"user error: PyTorch's tests need what is missing: {words}; next step: pip install {words}")
     version = options.folder / ".." / "version.txt"
     results = {"checkout": version.read_text().strip() if version.exists() else "of unknown version"}
-    results |= {"files": {}, "only": {}}  # rows of each file, and what was chosen of it
+    results |= {"files": {}, "only": {}}  # rows of each file; the choices of it, none is all
     if options.json and options.json.exists():
         results |= json.loads(options.json.read_text())
     failed = False
     for name in names:
         path = (options.folder / name).resolve()
-        before = results["files"].get(name, []) if options.failed else []
-        only = [row["test"] for row in before if row["outcome"] in ("failed", "crashed")]
+        before = results["files"].get(name, []) if options.failed or options.expression else []
+        only = [row["test"] for row in before if options.failed and row["outcome"] in ("failed", "crashed")]
         if options.failed and not only:
             continue
-        rows = run_tests(path, "neuron", options.limit, options.expression, only)
+        begun = unfinished(options, name)
+        rows = run_tests(path, "neuron", options.limit, options.expression, only, results=begun)
         explain(path, rows, options.limit)
         rows = [row for row in before if row["test"] not in {again["test"] for again in rows}] + rows
         results["files"][name] = rows
         if not options.failed:
-            results["only"].pop(name, None)
-            results["only"] |= {name: options.expression} if options.expression else {}
+            choices = results["only"].get(name, []) if before else [options.expression]
+            results["only"][name] = sorted({*choices, options.expression}) if choices and options.expression else []
         counts = collections.Counter(row["outcome"] for row in rows)
         failed |= counts["failed"] + counts["crashed"] > 0
         print(f"{name}: " + ", ".join(f"{counts[o]} {o}" for o in OUTCOMES), file=sys.stderr, flush=True)
         if options.json:
             options.json.write_text(json.dumps(results, indent=1) + "\n")
+            begun.unlink()
     text = page(results)
     print(text, end="")
     if options.page:

@@ -58,6 +58,20 @@ def test_upstream_runs_the_classes_of_the_device_and_names_every_outcome(tmp_pat
     assert "| 1 | passes with NEURON_LAUNCH_BLOCKING=1: errors come late |" in text
 
 
+def test_upstream_goes_on_with_an_interrupted_run_and_joins_choices(tmp_path):
+    before = [{"test": "TestSamplePRIVATEUSE1::test_that_fails_neuron", "outcome": "passed", "reason": "as told"}]
+    before += [{"test": "TestSamplePRIVATEUSE1::test_that_fails_everywhere_neuron"}]  # the run ended in it
+    results = tmp_path / "r.json"
+    command = ["upstream", SAMPLE, "generic_sample.py", "--json", results]
+    begun = upstream.unfinished(upstream.parser().parse_args([*map(str, command[1:]), "-k", "fails"]), command[2])
+    begun.write_text("\n".join(map(json.dumps, before)))
+    assert "1 passed, 0 skipped, 1 explained, 0 failed" in tool(*command, "-k", "fails").stderr
+    assert not begun.exists()
+    for _ in range(2):
+        assert "2 passed, 0 skipped, 1 explained, 0 failed" in tool(*command, "-k", "view").stderr
+        assert json.loads(results.read_text())["only"] == {"generic_sample.py": ["fails", "view"]}
+
+
 def test_upstream_says_what_a_file_needs(tmp_path):
     (tmp_path / "conftest.py").write_text("raise RuntimeError('of another version of pytest')\n")
     (tmp_path / "test_x.py").write_text("import no_such_module\n")
@@ -73,10 +87,20 @@ def test_upstream_explains_failures_by_its_table(monkeypatch):
         for kind, why in (("float64", "bad precision"), ("float64", "bad shape"), ("float32", "bad precision"))
     ]
     asked = []
-    monkeypatch.setattr(upstream, "run_tests", lambda *_, only: asked.append(only) or [])
+
+    def run_tests(path, device, limit_s, only, mode=None):
+        asked.append((device, only, mode))
+        return [{"test": test, "outcome": "passed", "reason": ""} for test in only]
+
+    monkeypatch.setattr(upstream, "MODES", [("shape", "TRNSIM_INT64", "exact", "int64 is narrow")])
+    monkeypatch.setattr(upstream, "run_tests", run_tests)
     upstream.explain(Path("test_a.py"), rows, 1)
-    assert [row["outcome"] for row in rows] == ["explained", "failed", "failed"]
-    assert asked == [["TestCPU::test_cpu_float64", "TestCPU::test_cpu_float32"]]
+    assert [row["outcome"] for row in rows] == ["explained", "explained", "failed"]
+    assert rows[1]["why"] == "passes with TRNSIM_INT64=exact: int64 is narrow"
+    assert asked == [
+        ("neuron", ["TestNEURON::test_neuron_float64"], {"TRNSIM_INT64": "exact"}),
+        ("cpu", ["TestCPU::test_cpu_float32"], None),
+    ]
 
 
 @pytest.mark.parametrize(
