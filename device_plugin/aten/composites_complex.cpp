@@ -22,8 +22,12 @@
 #include <ATen/ops/view_as_real_native.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
+#include <c10/core/MemoryFormat.h>
 #include <torch/library.h>
 
+#include <algorithm>
+#include <numeric>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -49,7 +53,24 @@ Pair pair_of(const Tensor& t) {
   return {parts.select(-1, 0), parts.select(-1, 1)};
 }
 
-Tensor complex_of(const Tensor& re, const Tensor& im) { return at::view_as_complex(at::stack({re, im}, -1)); }
+namespace {
+
+// `strides`: a layout without gaps
+Tensor laid_out(const Tensor& re, const Tensor& im, at::IntArrayRef strides) {
+  if (c10::is_contiguous_strides(re.sizes(), strides)) return at::view_as_complex(at::stack({re, im}, -1));
+  std::vector<int64_t> outer_first(strides.size());
+  std::iota(outer_first.begin(), outer_first.end(), 0);
+  std::stable_sort(outer_first.begin(), outer_first.end(),
+                   [&](int64_t i, int64_t j) { return strides[i] > strides[j]; });
+  const Tensor parts = at::stack({re.permute(outer_first), im.expand_as(re).permute(outer_first)}, -1);
+  return at::view_as_complex(parts).as_strided(re.sizes(), strides);
+}
+
+}  // namespace
+
+Tensor complex_of(const Tensor& re, const Tensor& im) {
+  return laid_out(re, im, at::infer_dense_strides(re.sizes(), re.strides()));
+}
 
 Pair times(const Pair& a, const Pair& b) { return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re}; }
 Pair rotated(const Tensor& size, const Tensor& angle) { return {size * angle.cos(), size * angle.sin()}; }
@@ -135,9 +156,25 @@ Tensor negative(const Tensor& x) {
   return x.is_complex() ? complex_of(p.re.neg(), p.im.neg()) : p.re.neg();
 }
 
-Tensor clone(const Tensor& x, std::optional<at::MemoryFormat> /*format*/) {
+c10::DimVector strides_of(const Tensor& x, at::MemoryFormat format) {
+  switch (format) {
+    case at::MemoryFormat::Contiguous:
+      return c10::contiguous_strides(x.sizes());
+    case at::MemoryFormat::ChannelsLast:
+      return c10::DimVector(c10::get_channels_last_strides_2d(x.sizes()));
+    case at::MemoryFormat::ChannelsLast3d:
+      return c10::DimVector(c10::get_channels_last_strides_3d(x.sizes()));
+    default:
+      return c10::DimVector(x.is_non_overlapping_and_dense()
+                                ? x.strides()
+                                : at::IntArrayRef(at::infer_dense_strides(x.sizes(), x.strides())));
+  }
+}
+
+Tensor clone(const Tensor& x, std::optional<at::MemoryFormat> format) {
   const Pair p = pair_of(x);
-  return x.is_complex() ? complex_of(p) : p.re.clone();
+  if (!x.is_complex()) return p.re.clone(format);
+  return laid_out(p.re, p.im, strides_of(x, format.value_or(at::MemoryFormat::Preserve)));
 }
 
 Tensor conj_physical(const Tensor& x) {

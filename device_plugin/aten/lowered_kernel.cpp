@@ -591,7 +591,9 @@ std::optional<c10::ScalarType> narrower_than_out(const Overload& overload, const
                                                  const c10::Stack& stack, size_t begin) {
   if (!overload.is_out || !overload.pointwise || overload.written.size() != 1) return std::nullopt;
   const at::Tensor& out = stack[begin + overload.written[0]].toTensor();
-  if (call.tensors.empty() || call.tensors[0]->scalar_type() == out.scalar_type()) return std::nullopt;
+  if (std::all_of(call.tensors.begin(), call.tensors.end(),
+                  [&](const at::Tensor* t) { return t->scalar_type() == out.scalar_type(); }))
+    return std::nullopt;
   at::native::ResultTypeState state = {};
   for (size_t i = 0; i < overload.kinds.size(); ++i) {
     if (static_cast<int16_t>(i) == overload.written[0]) continue;
@@ -606,6 +608,12 @@ std::optional<c10::ScalarType> narrower_than_out(const Overload& overload, const
   const bool integral = c10::isIntegralType(type, false) && c10::isIntegralType(out.scalar_type(), false) &&
                         c10::elementSize(type) < c10::elementSize(out.scalar_type());
   if ((floating || integral) && type != out.scalar_type()) return type;
+  if (c10::isIntegralType(type, false) && c10::elementSize(type) < 8 &&
+      (c10::isFloatingType(out.scalar_type()) || out.is_complex())) {
+    // Integers that stay such wrap in their own type; a quotient does not.
+    const std::vector<at::Tensor> fresh = fresh_results(overload, call, stack, begin);
+    if (!fresh.empty() && fresh[0].scalar_type() == type) return type;
+  }
   return std::nullopt;
 }
 

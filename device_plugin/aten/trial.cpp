@@ -218,24 +218,28 @@ std::vector<at::Tensor> meta_results(const c10::OperatorHandle& op, const Call& 
   return results;
 }
 
-void lay_out_as_fresh(std::vector<at::Tensor>& results, const Overload& overload, const Call& call,
-                      const c10::Stack& stack, size_t begin) {
+std::vector<at::Tensor> fresh_results(const Overload& overload, const Call& call, const c10::Stack& stack,
+                                      size_t begin) {
   c10::Stack given;
   for (const int16_t source : overload.sources) {
-    if (source < 0) return;
+    if (source < 0) return {};
     given.push_back(stack[begin + source]);
   }
   const size_t dot = overload.functional.find('.');
   const auto functional = c10::Dispatcher::singleton().findSchema(
       {overload.functional.substr(0, dot),
        dot == std::string::npos ? std::string() : overload.functional.substr(dot + 1)});
-  if (!functional) return;
-  std::vector<at::Tensor> fresh;
+  if (!functional) return {};
   try {
-    fresh = meta_results(*functional, call, given, 0);
+    return meta_results(*functional, call, given, 0);
   } catch (const std::exception&) {  // no shape function
-    return;
+    return {};
   }
+}
+
+void lay_out_as_fresh(std::vector<at::Tensor>& results, const Overload& overload, const Call& call,
+                      const c10::Stack& stack, size_t begin) {
+  const std::vector<at::Tensor> fresh = fresh_results(overload, call, stack, begin);
   for (size_t r = 0; r < std::min(results.size(), fresh.size()); ++r)
     if (results[r].defined() && fresh[r].defined() && results[r].sizes() == fresh[r].sizes())
       results[r].unsafeGetTensorImpl()->set_sizes_and_strides(fresh[r].sizes(), fresh[r].strides());

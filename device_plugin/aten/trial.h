@@ -17,6 +17,10 @@ namespace trnsim::aten {
 std::vector<at::Tensor> meta_results(const c10::OperatorHandle& op, const Call& call, const c10::Stack& stack,
                                      size_t begin);
 
+// What the out= form would give without out=; none, when PyTorch has no shape function for that.
+std::vector<at::Tensor> fresh_results(const Overload& overload, const Call& call, const c10::Stack& stack,
+                                      size_t begin);
+
 // The layout of results in an out= tensor that gets new sizes is that of fresh ones, but for many operators PyTorch's shape
 // function makes it contiguous.
 void lay_out_as_fresh(std::vector<at::Tensor>& results, const Overload& overload, const Call& call,

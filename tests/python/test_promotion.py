@@ -136,6 +136,12 @@ def test_out_of_a_wider_type_takes_what_the_common_type_can_hold(wide):
         out = torch.empty(2, dtype=torch.int32, device=device)
         assert torch.add(small.to(device), small.to(device), out=out).tolist() == [-56, -6]
         assert torch.add(small.to(device), 1000, out=out).tolist() == [76, -27]
+        out = torch.empty(2, dtype=wide, device=device)
+        assert torch.mul(small.to(device), 3, out=out).tolist() == [44.0, -9.0]
+        assert torch.square(small.to(device), out=out).tolist() == [16.0, 9.0]
+        assert torch.div(small.to(device), 0.5, out=out).tolist() == [200.0, -6.0]
+        byte = torch.tensor(5, dtype=torch.uint8, device=device)
+        assert torch.sub(byte, 8, out=out[0]).item() == 253.0
 
 
 def test_in_place_computes_in_the_common_type():

@@ -1,5 +1,6 @@
 """What PyTorch's own tests ask of every device, and a program may meet (tools/upstream runs those tests)."""
 
+import itertools
 import warnings
 
 import pytest
@@ -128,6 +129,41 @@ def test_an_out_tensor_that_is_resized_keeps_the_layout_of_fresh_results(op, ord
             assert torch.equal(out, fresh)
             layouts[device] = (fresh.stride(), out.stride())
         assert layouts["neuron"] == layouts["cpu"]
+
+
+@pytest.mark.parametrize("format", [torch.channels_last, torch.contiguous_format, torch.preserve_format])
+def test_complex_tensors_have_layouts(format):
+    x = torch.randn(2, 3, 4, 5, dtype=torch.complex64)
+    layouts = (
+        lambda t: t,
+        lambda t: t.to(memory_format=torch.channels_last),
+        lambda t: t.permute(3, 0, 2, 1)[::2],
+        lambda t: t[:, :1].expand(2, 3, 4, 5),
+    )
+    calls = (
+        lambda t: t.clone(memory_format=format),
+        lambda t: t.conj().clone(memory_format=format),
+        lambda t: t * t,
+        lambda t: t.exp(),
+    )
+    for layout, call in itertools.product(layouts, calls):
+        got, expected = call(layout(x.to("neuron"))), call(layout(x))
+        assert got.stride() == expected.stride()
+        torch.testing.assert_close(got.cpu(), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_sizes_of_complex_numbers_are_rounded_once():
+    torch.manual_seed(0)
+    x = torch.randn(20000, dtype=torch.complex64)
+    for scale in (1, 1e-30, 1e30):
+        sizes = (x * scale).to("neuron").abs().cpu().double()
+        exact = (x * scale).to(torch.complex128).abs()
+        assert ((sizes - exact).abs() / exact).max() < 0.6 * 2**-23
+    edges = torch.tensor([0.0, -0.0, 1, -2, float("inf"), float("-inf"), float("nan"), 1e-45, 3e38])
+    assert torch.equal(
+        torch.hypot(edges[:, None].to("neuron"), edges.to("neuron")).cpu().view(torch.int32) & 0x7FFFFFFF,
+        torch.hypot(edges[:, None], edges).view(torch.int32) & 0x7FFFFFFF,
+    )
 
 
 class Tagged(torch.nn.Parameter):

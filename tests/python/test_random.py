@@ -46,6 +46,10 @@ def test_distributions_have_the_right_moments():
         (torch.uint8, 200, None),
         (torch.int16, -(2**15), None),
         (torch.uint16, 5, None),
+        (torch.uint32, 5, None),
+        (torch.uint32, 2**32 - 200, 2**32),
+        (torch.float64, -(2**53), None),
+        (torch.float32, 2**40, 2**40 + 2**20),
         (torch.bfloat16, -100, None),
         (torch.float32, -(2**24), None),
         (torch.float32, 0, 2**40),
@@ -53,7 +57,7 @@ def test_distributions_have_the_right_moments():
     ],
 )
 def test_random_integers_fill_their_range(dtype, low, high):
-    ends = {torch.bfloat16: 2**8, torch.float32: 2**24}
+    ends = {torch.bfloat16: 2**8, torch.float32: 2**24, torch.float64: 2**53}
     last = high - 1 if high is not None else ends.get(dtype) or torch.iinfo(dtype).max
     x = torch.empty(4000, dtype=dtype, device="neuron").random_(low, high).cpu().double()
     assert low <= x.min() < low + 0.01 * (last - low + 100)

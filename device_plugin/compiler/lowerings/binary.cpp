@@ -181,6 +181,27 @@ Ex lcm(Pointwise& p) {
   return p.abs(quotient * p[1]);
 }
 
+// sqrt(a^2 + b^2) to half a unit in the last place: the root of the rounded sum is put right by what its square is too
+// large. That difference is made of small ones, so that it keeps its digits.
+Ex hypotenuse(Pointwise& p) {
+  constexpr double kLarge = 0x1p60, kDown = 0x1p-70, kSmall = 0x1p-40, kUp = 0x1p90;
+  Ex a = p.abs(p.f32(0)), b = p.abs(p.f32(1));
+  Ex larger = p.max(a, b);
+  const auto by_size = [&](double large, double small) {  // powers of two, so that squares stay in range
+    return p.select(larger > kLarge, p.map.constant(large),
+                    p.select(larger < kSmall, p.map.constant(small), p.map.constant(1)));
+  };
+  Ex scale = by_size(kDown, kUp);
+  Ex x = larger * scale, y = p.min(a, b) * scale;
+  Ex h = p.sqrt(x * x + y * y);
+  Ex over_x = h - x, over_y = h - y;  // h^2 - x^2 - y^2 from the one that is exact
+  Ex steep = x * (over_y * 2.0 - x) + (over_y - (x - y) * 2.0) * over_y;
+  Ex flat = over_x * 2.0 * (x - y * 2.0) + ((over_x * 4.0 - y) * y + over_x * over_x);
+  Ex excess = p.select(h <= y * 2.0, steep, flat);
+  h = (h - excess / (h * 2.0)) * by_size(1 / kDown, 1 / kUp);
+  return p.select(a == kInf || b == kInf, p.map.constant(kInf), p.select(larger == 0.0, larger, h));
+}
+
 // (self, other, rtol, atol, equal_nan)
 Ex is_close(Pointwise& p) {
   Ex a = p.raw(0), b = p.raw(1);
@@ -223,14 +244,7 @@ TRNSIM_LOWER(std::vector<LowerRow>{
     {"aten::fmax", pointwise<[](Pointwise& p) { return fmax_fmin(p, ExprOp::kMax); }>},
     {"aten::fmin", pointwise<[](Pointwise& p) { return fmax_fmin(p, ExprOp::kMin); }>},
     {"aten::atan2", binary_any<ExprOp::kAtan2>},
-    {"aten::hypot", pointwise<[](Pointwise& p) {
-       // scaled by the larger side, so that squares cannot overflow
-       Ex a = p.abs(p.f32(0)), b = p.abs(p.f32(1));
-       Ex hi = p.max(a, b), lo = p.min(a, b);
-       Ex r = lo / hi;
-       Ex h = hi * p.sqrt(r * r + 1.0);
-       return p.select(a == kInf || b == kInf, p.map.constant(kInf), p.select(hi == 0.0, hi, h));
-     }>},
+    {"aten::hypot", pointwise<hypotenuse>},
     {"aten::copysign.Tensor", pointwise<[](Pointwise& p) { return copy_sign(p); }>},
     {"aten::copysign.Scalar", pointwise<[](Pointwise& p) { return copy_sign(p); }>},
     {"aten::heaviside", pointwise<[](Pointwise& p) {

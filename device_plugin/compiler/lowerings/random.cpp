@@ -81,6 +81,11 @@ void random_range(LowerContext& c, int64_t low, int64_t high) {
   if (range == 0) throw_user_error("random_ expects 'from' to be less than 'to'");
   constexpr uint64_t int31 = uint64_t{1} << 31, int32 = uint64_t{1} << 32;
   MapBuilder m(c, out.sizes);
+  // Of a uint32 beyond int32 the same word stands for it.
+  const auto number = [&](int64_t v) {
+    return m.constant(static_cast<double>(out.dtype == Dtype::kU32 ? static_cast<int32_t>(v) : v),
+                      Dtype::kI32);
+  };
   if (isa::is_float(out.dtype) && range > int31) {  // FP32 has no more than some of them
     const double n = range > uint64_t(std::numeric_limits<int64_t>::max()) ? std::ldexp(1, 63)
                                                                            : static_cast<double>(range);
@@ -93,14 +98,14 @@ void random_range(LowerContext& c, int64_t low, int64_t high) {
     double n = static_cast<double>(range);
     Ex x = m.unary(ExprOp::kFloor, m.input(u) * n);
     x = m.binary(ExprOp::kMin, x, m.constant(n - 1));
-    if (low != 0) x = m.cast(x, Dtype::kI32) + m.constant(static_cast<double>(low), Dtype::kI32);
+    if (low != 0)
+      x = isa::is_float(out.dtype) ? x + static_cast<double>(low) : m.cast(x, Dtype::kI32) + number(low);
     m.output(out, x);
     m.emit();
     return;
   }
   // The device has 32-bit integers: ranges beyond give their lowest 31 bits.
   View bits = draw(c, RandomKernel::Dist::kBits, Dtype::kI32, out.sizes);
-  auto number = [&](int64_t v) { return m.constant(static_cast<double>(v), Dtype::kI32); };
   Ex x = m.input(bits);
   if (range <= int31 || range > int32) {
     x = m.binary(ExprOp::kBitAnd, x, number(std::numeric_limits<int32_t>::max()));
@@ -125,13 +130,18 @@ int64_t end_of_random(Dtype type) {
       return 256;
     case Dtype::kI16:
       return 32768;
+    case Dtype::kU16:
+      return 65536;
+    case Dtype::kU32:
+      return int64_t{1} << 32;
     case Dtype::kBF16:
       return 257;
     case Dtype::kF16:
       return 2049;
     case Dtype::kF32:
-    case Dtype::kF64:
       return (int64_t{1} << 24) + 1;
+    case Dtype::kF64:
+      return (int64_t{1} << 53) + 1;
     default:
       return int64_t{1} << 31;
   }
