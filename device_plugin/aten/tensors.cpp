@@ -192,6 +192,17 @@ bool equal(const at::Tensor& self, const at::Tensor& other) {
 // the padding and its mask.
 bool is_left_aligned(const at::Tensor& /*values*/, const at::Tensor& /*mask*/) { return false; }
 
+// Whether a tensor may take the place of another's content, as `p.data = x` and Module.to do: dense ones may, across
+// devices too, so that a module that moves keeps its parameters.
+bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& from) {
+  const auto is_dense = [](c10::DispatchKeySet keys) {
+    return keys.has_any(c10::DispatchKeySet(c10::DispatchKey::Dense)) &&
+           keys.has_any(
+               c10::DispatchKeySet({c10::BackendComponent::CPUBit, c10::BackendComponent::PrivateUse1Bit}));
+  };
+  return self.key_set() == from.key_set() || (is_dense(self.key_set()) && is_dense(from.key_set()));
+}
+
 }  // namespace
 
 at::Tensor zero_unless(const at::Tensor& keep, const at::Tensor& value) {
@@ -276,6 +287,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_reshape_alias", &reshape_alias);
   m.impl("unfold", TORCH_FN(at::native::unfold));
   m.impl("equal", &equal);
+  m.impl("_has_compatible_shallow_copy_type", &has_compatible_shallow_copy_type);
   m.impl("_nested_tensor_from_mask_left_aligned", &is_left_aligned);
   m.impl("is_set_to", TORCH_FN(at::native::is_set_to));
   m.impl("resize_", &resize);

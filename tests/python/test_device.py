@@ -18,19 +18,35 @@ def test_properties_say_that_the_device_is_simulated():
     assert "simulated" in torch.neuron.get_device_name()
 
 
-def test_cpu_models_convert_as_without_the_device():
+def test_models_keep_their_parameters_when_they_convert_or_move():
     model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
-    output = model(torch.ones(1, 3))  # a live graph holds the parameters
     weight = model[0].weight
-    model.double()
-    assert model[0].weight is weight and weight.dtype == torch.float64
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    seen = []
+    weight.register_hook(lambda grad: seen.append(grad.device.type))
+    for place in ({"dtype": torch.float64}, {"dtype": torch.float32}, {"device": "neuron"}, {"device": "cpu"}) * 2:
+        output = model(torch.ones(1, 3, device=weight.device, dtype=weight.dtype))  # its graph holds the parameters
+        output.sum().backward(retain_graph=True)
+        model.to(**place)
+        assert model[0].weight is weight and weight.is_leaf and weight.grad.device == weight.device
+        assert {"device": weight.device.type, "dtype": weight.dtype}.items() >= place.items()
+        before = weight.detach().clone()
+        optimizer.step()
+        assert (weight != before).any()
+    assert seen == ["cpu", "cpu", "cpu", "neuron"] * 2
     assert not torch.__future__.get_swap_module_params_on_conversion()
-    del output
-    model.float().to("neuron")
-    assert model[0].weight is weight and weight.device.type == "neuron"
-    output = model(torch.ones(1, 3, device="neuron"))
-    model.bfloat16()
-    assert model[0].weight is weight and weight.dtype == torch.bfloat16 and output.dtype == torch.float32
+
+
+def test_data_of_another_device_takes_the_place_of_a_tensors_own():
+    x = torch.ones(3, requires_grad=True)
+    x.data = torch.full((2, 2), 3.0, device="neuron")
+    assert x.device.type == "neuron" and x.requires_grad and x.detach().cpu().eq(3).all()
+    (x * x).sum().backward()
+    assert x.grad.cpu().eq(6).all()
+    x.data = torch.zeros(2)
+    assert x.device.type == "cpu" and x.tolist() == [0, 0]
+    with pytest.raises(RuntimeError, match="incompatible tensor type"):
+        torch.ones(2, device="neuron").data = torch.eye(2).to_sparse()
 
 
 def test_reading_values_in_time_mode_warns_once(run_python):

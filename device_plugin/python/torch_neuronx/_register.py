@@ -82,7 +82,6 @@ def register():
 
     torch.utils.rename_privateuse1_backend("neuron")
     from torch_neuronx import neuron
-    from torch_neuronx._modules import keep_parameters
     from torch_neuronx._processes import refuse_other_processes, register_process_group
 
     torch._register_device_module("neuron", neuron)
@@ -92,7 +91,6 @@ def register():
 
     register_process_group(torch)
     refuse_other_processes(torch)
-    keep_parameters(torch)
     _fix_dlpack(torch)
     _print_from_host(torch)
 
