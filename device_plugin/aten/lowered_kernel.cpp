@@ -381,7 +381,8 @@ bool describe(const c10::OperatorHandle& op, const Overload& overload, const Cal
   }
   std::vector<at::Tensor> results;
   try {
-    results = meta_results(op, call, stack, begin);
+    results = meta_results(op, call, stack, begin,
+                           overload.is_out ? c10::ArrayRef(overload.written) : c10::ArrayRef<int16_t>());
   } catch (const c10::NotImplementedError&) {
     plan.reason = "no shape function for these arguments";
     return false;
@@ -391,7 +392,11 @@ bool describe(const c10::OperatorHandle& op, const Overload& overload, const Cal
     plan.reason = "no shape function for these arguments";  // it stumbles over what the CPU computes
     return false;
   }
-  if (on_trial) check_as_cpu(op, overload, call, stack, begin, /*suspected=*/false);
+  std::vector<c10::Warning> warnings;
+  if (on_trial && check_as_cpu(op, overload, call, stack, begin, /*suspected=*/false, &warnings))
+    plan.warnings = std::move(warnings);
+  else if (!overload.random)
+    plan.warns_of_new_sizes = true;
   const auto changes_size = [&](size_t r) {
     const at::Tensor& out = stack[begin + overload.written[r]].toTensor();
     return out.sizes() != results[r].sizes() && !keeps_shape_of_out(overload, out, results[r].numel());
@@ -473,6 +478,7 @@ void copy_overlapping_aside(Call& call, std::vector<at::Tensor>& aside) {
 c10::SmallVector<at::Tensor, 4> make_results(const Plan& plan, const Overload& overload,
                                              const c10::Stack& stack, size_t begin) {
   const size_t fixed = overload.written.size();
+  for (const c10::Warning& warning : plan.warnings) c10::warn(warning);
   c10::SmallVector<at::Tensor, 4> results;
   results.reserve(plan.results.size());
   for (size_t r = 0; r < plan.results.size(); ++r) {
@@ -480,6 +486,7 @@ c10::SmallVector<at::Tensor, 4> make_results(const Plan& plan, const Overload& o
     if (r < fixed) {
       const at::Tensor& out = stack[begin + overload.written[r]].toTensor();
       if (plan.result_resized[r]) {
+        if (plan.warns_of_new_sizes) at::native::resize_output_check(out, meta.sizes);
         out.resize_(meta.sizes);
         out.unsafeGetTensorImpl()->set_sizes_and_strides(meta.sizes, meta.strides);
       }

@@ -5,6 +5,7 @@
 #include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
 #include <c10/util/ArrayRef.h>
+#include <c10/util/Exception.h>
 #include <c10/util/SmallVector.h>
 
 #include <atomic>
@@ -50,6 +51,8 @@ struct Plan : std::enable_shared_from_this<Plan> {
   std::vector<TensorMeta> results;  // one per result; an unwanted one has result_wanted false
   std::vector<bool> result_wanted;
   std::vector<bool> result_resized;     // out= tensors that get new sizes first
+  std::vector<c10::Warning> warnings;   // what the CPU warns of then, said by each call
+  bool warns_of_new_sizes = false;      // or, where the CPU has not been asked, the usual words
   c10::SmallVector<int32_t, 8> inputs;  // position of each program input among the tensors of the call
   c10::SmallVector<size_t, 8> input_bytes;
   int num_params = 0;

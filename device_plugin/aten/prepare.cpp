@@ -237,6 +237,12 @@ void warn_about_freedom(c10::Stack& stack, size_t begin) {  // (self, dim, corre
                "(input numel divided by output numel).");
 }
 
+// No dimensions are all of them to the kernel; PyTorch's shape function takes them for none.
+void nansum_of_all(c10::Stack& stack, size_t begin) {  // (self, dim, keepdim, dtype)
+  c10::IValue& dim = stack[begin + 1];
+  if (!dim.isNone() && dim.toIntVector().empty()) dim = c10::IValue();
+}
+
 void check_bucketize(c10::Stack& stack, size_t begin) {  // (self, boundaries, ..)
   const at::Tensor& boundaries = stack[begin + 1].toTensor();
   TORCH_CHECK(boundaries.dim() == 1, "boundaries tensor must be 1 dimension, but got dim(", boundaries.dim(),
@@ -309,6 +315,7 @@ PrepareFn prepare_for(const std::string& functional) {
       {"aten::std.correction", &warn_about_freedom<kStd>},
       {"aten::var_mean.correction", &warn_about_freedom<kVarMean>},
       {"aten::std_mean.correction", &warn_about_freedom<kStdMean>},
+      {"aten::nansum", &nansum_of_all},
       {"aten::bucketize.Tensor", &check_bucketize},
       {"aten::masked_scatter", &check_masked_scatter},
       {"aten::embedding", &check_embedding},

@@ -70,10 +70,13 @@ class StandIns {
     return known;
   }
 
-  std::vector<at::Tensor> call(const c10::OperatorHandle& op, const c10::Stack& stack, size_t begin) {
+  std::vector<at::Tensor> call(const c10::OperatorHandle& op, const c10::Stack& stack, size_t begin,
+                               c10::ArrayRef<int16_t> outs = {}) {
     c10::Stack copy;
     copy.reserve(stack.size() - begin);
     for (size_t i = begin; i < stack.size(); ++i) copy.push_back(of(stack[i]));
+    for (int16_t i : outs)
+      copy[i] = at::detail::empty_strided_meta({0}, {1}, stack[begin + i].toTensor().scalar_type());
     {
       c10::impl::ExcludeDispatchKeyGuard guard(c10::autograd_dispatch_keyset | c10::autocast_dispatch_keyset |
                                                c10::DispatchKeySet(c10::DispatchKey::ADInplaceOrView));
@@ -174,16 +177,22 @@ std::optional<at::Tensor> scaled_product_of_any_size(const c10::Stack& stack, si
                                         type.isNone() ? self.scalar_type() : type.toScalarType());
 }
 
-// What kernels warn about, the shape function has said already; not so of writing to one element many times.
+// What kernels warn about, the shape function has said already; not so of writing to one element many times, and of new
+// sizes for an out= tensor, which each call says.
 class Silence final : public c10::WarningHandler {
  public:
+  explicit Silence(std::vector<c10::Warning>* resizing) : resizing_(resizing) {}
+
   void process(const c10::Warning& warning) override {
     if (warning.msg().find("on expanded tensors is deprecated") != std::string::npos)
       outer_->process(warning);
+    else if (resizing_ != nullptr && warning.msg().find("resized") != std::string::npos)
+      resizing_->push_back(warning);
   }
 
  private:
   c10::WarningHandler* const outer_ = c10::WarningUtils::get_warning_handler();
+  std::vector<c10::Warning>* const resizing_;
 };
 
 bool may_overlap(const Overload& overload, const Call& call) {
@@ -204,13 +213,13 @@ bool of_one_floating_type(const Call& call) {
 }  // namespace
 
 std::vector<at::Tensor> meta_results(const c10::OperatorHandle& op, const Call& call, const c10::Stack& stack,
-                                     size_t begin) {
+                                     size_t begin, c10::ArrayRef<int16_t> outs) {
   const std::string name = c10::toString(op.schema().operator_name());
   if (name == "aten::_scaled_mm")
     if (const auto own = scaled_product_of_any_size(stack, begin)) return {*own};
   StandIns stand_ins(c10::kMeta);
   stand_ins.share_memory(call.tensors);
-  std::vector<at::Tensor> results = stand_ins.call(op, stack, begin);
+  std::vector<at::Tensor> results = stand_ins.call(op, stack, begin, outs);
   // PyTorch's shape function makes integers of a power of truth values; its kernel does not.
   if (name == "aten::pow.Tensor_Scalar" && stack[begin + 1].isBool() &&
       stack[begin].toTensor().scalar_type() == at::kBool)
@@ -246,7 +255,8 @@ void lay_out_as_fresh(std::vector<at::Tensor>& results, const Overload& overload
 }
 
 bool check_as_cpu(const c10::OperatorHandle& op, const Overload& overload, const Call& call,
-                  const c10::Stack& stack, size_t begin, bool suspected) {
+                  const c10::Stack& stack, size_t begin, bool suspected,
+                  std::vector<c10::Warning>* resizing) {
   if (!op.hasKernelForDispatchKey(c10::DispatchKey::CPU) &&
       !op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd) &&
       !op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional))
@@ -264,7 +274,7 @@ bool check_as_cpu(const c10::OperatorHandle& op, const Overload& overload, const
   else if (!suspected && overload.written.empty() && of_one_floating_type(call))
     limit = kQuickTrialBytes;
   const bool shrunk = bytes > limit;
-  Silence silence;
+  Silence silence(shrunk ? nullptr : resizing);
   const c10::WarningUtils::WarningHandlerGuard quiet(&silence);
   try {
     StandIns stand_ins(c10::kCPU, shrunk);

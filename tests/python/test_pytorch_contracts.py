@@ -166,6 +166,42 @@ def test_sizes_of_complex_numbers_are_rounded_once():
     )
 
 
+@pytest.mark.parametrize("op", [torch.sum, torch.nansum, torch.nanmean, torch.mean, torch.amax, torch.var])
+@pytest.mark.parametrize("keepdim", [False, True])
+def test_an_empty_list_of_dimensions_reduces_all(op, keepdim):
+    x = torch.tensor([[1.0, 2.0], [torch.nan, 4.0]])
+    for operand in (x, x.nan_to_num(), x[0, 0]):
+        expected = op(operand, dim=[], keepdim=keepdim)
+        torch.testing.assert_close(op(operand.to("neuron"), dim=[], keepdim=keepdim).cpu(), expected, equal_nan=True)
+
+
+def warnings_of(call):  # without the device's own
+    return [m.partition(" (Triggered")[0] for m in messages(call) if not m.startswith("neuron:")]
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        lambda d, out: torch.arange(6, out=out),
+        lambda d, out: torch.linspace(0, 1, 6, out=out),
+        lambda d, out: torch.full((6,), 2.0, out=out),
+        lambda d, out: torch.add(torch.ones(6, device=d), 1, out=out),
+        lambda d, out: torch.sum(torch.ones(6, 5, device=d), 1, out=out),
+        lambda d, out: torch.complex(torch.ones(6, device=d), torch.ones(6, device=d), out=out.to(torch.complex64)),
+        lambda d, out: torch.fft.fftfreq(6, out=out),
+    ],
+)
+@pytest.mark.parametrize("sizes", [(2, 3), (6,), (4,), (0,)])
+def test_out_tensors_of_wrong_sizes_warn_as_on_the_cpu_at_every_call(op, sizes):
+    expected = warnings_of(lambda: op("cpu", torch.empty(sizes)))
+    for _ in range(2):
+        assert warnings_of(lambda: op("neuron", torch.empty(sizes, device="neuron"))) == expected
+
+
+def test_random_out_tensors_of_wrong_sizes_do_not_warn():
+    assert warnings_of(lambda: torch.randperm(6, out=torch.empty(4, dtype=torch.int64, device="neuron"))) == []
+
+
 class Tagged(torch.nn.Parameter):
     pass
 
