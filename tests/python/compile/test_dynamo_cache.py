@@ -279,6 +279,44 @@ torch.testing.assert_close(torch.compile(lambda x: x.exp() * 2, backend="neuron"
 """
 
 
+RANKS = """
+import json, os, sys, torch, torch.distributed as dist
+from torch.testing._internal.distributed.fake_pg import FakeStore
+from torch._dynamo.utils import counters
+
+def where(x):
+    return x + dist.get_rank() + 10 * dist.get_world_size() if dist.is_initialized() else x + 1
+
+def begin(rank):
+    dist.init_process_group("fake", rank=rank, world_size=3, store=FakeStore())
+
+def run(*sizes):
+    return [torch.compile(where, backend="neuron")(torch.zeros(size, device="neuron"))[0].item() for size in sizes]
+
+def tell(results):
+    print("RESULT" + json.dumps([results, counters["stats"]["unique_graphs"]]))
+"""
+
+
+@pytest.mark.slow
+def test_the_process_group_is_asked(run_python, tmp_path):
+    def run(code, **environment):
+        (tmp_path / "ranks.py").write_text(RANKS)
+        script = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\nfrom ranks import *\n{code}"
+        cache = str(tmp_path / "cache")
+        out = run_python(script, PYTHONDONTWRITEBYTECODE="1", TORCH_NEURONX_NEFF_CACHE_DIR=cache, **environment).stdout
+        return json.loads(out[out.index("RESULT") + 6 :])
+
+    for traced in (1, 0):
+        assert run("tell(run(4))") == [[1], traced]
+        for rank in (0, 2):
+            launched = {"TORCHELASTIC_RUN_ID": f"run {traced}"}
+            assert run(f"begin({rank}); tell(run(4))", **launched) == [[30 + rank], traced]
+    # Dynamo keeps to the group that it traced with, but others are not told of it.
+    assert run("run(3); begin(1); tell(run(5))")[0] == [31]
+    assert run("tell(run(5))") == [[1], 1]
+
+
 @pytest.mark.slow
 def test_what_cannot_be_kept_runs_all_the_same(run_python, tmp_path):
     for _ in range(2):

@@ -30,6 +30,7 @@ from .settings import cache_folder, graph_folder, keeps_frames
 
 _SWITCHES = ("TORCH", "PYTORCH", "NEURON", "TRNSIM")  # in the environment: how their names begin
 _FOLDERS = ("TORCH_NEURONX_NEFF_CACHE_DIR", "TORCH_CACHING_PRECOMPILE", "TORCHINDUCTOR_CACHE_DIR")  # change no graph
+_LAUNCHER = "TORCHELASTIC_"  # how a launcher's process is named and watched, other in each run
 _MOST_GRAPHS = 16  # of one function, kept in one entry; the oldest go first
 _packages = weakref.WeakSet()  # of this backend
 _compiled = weakref.WeakSet()  # code that has had a package in this process
@@ -57,14 +58,27 @@ def _users_files():
     return sorted((path, _text(path)) for path in paths - {None} if not path.startswith(installed))
 
 
+def _process_group():
+    """What Dynamo takes of torch.distributed for constant, without a guard."""
+    group = torch.distributed
+    if not group.is_available() or not group.is_initialized():
+        return None
+    return group.get_rank(), group.get_world_size(), group.get_backend()
+
+
+def _switches():
+    names = [name for name in os.environ if name.startswith(_SWITCHES) and not name.startswith(_LAUNCHER)]
+    return sorted((name, os.environ[name]) for name in names if name not in _FOLDERS)
+
+
 def _source_id(function):
     """The name of an entry. PyTorch's has the name and the line of the function: all of torch.nn.Sequential, and
     functions of one name in two files, would share one. Dynamo takes much for granted while a process lasts: the
-    user's files and the switches in the environment are in the name, so that nothing is found once they are edited."""
+    user's files, the switches in the environment and the process group are in the name, so that nothing is found once
+    they are edited."""
     function = eval_frame.innermost_fn(function)
     code, parts = function.__code__, [function.__module__, function.__qualname__, _users_files()]
-    parts += sorted(item for item in os.environ.items() if item[0].startswith(_SWITCHES) and item[0] not in _FOLDERS)
-    parts += [code.co_filename, code.co_firstlineno, identities.digest(code)]
+    parts += [_switches(), _process_group(), code.co_filename, code.co_firstlineno, identities.digest(code)]
     if isinstance(_owner(function), torch.nn.Module):
         module = _owner(function)
         parts += [type(module).__module__, [(name, type(m).__qualname__) for name, m in module.named_modules()]]
@@ -169,6 +183,8 @@ def _keep_functions_of(is_ours):
     def collected(self, code):
         with collect(self, code):
             yield
+            if self in _packages and self.process_group != _process_group():
+                self.bypass_current_entry()
         if self in _packages:
             package.DynamoCache.record_package(self)
 
@@ -192,7 +208,7 @@ def _survive_what_cannot_be_used():
 
     @functools.wraps(initialize)
     def initialized(self, function, entry=None, ignore_inlined_sources=False):
-        self.from_entry = entry is not None
+        self.from_entry, self.process_group = entry is not None, _process_group()
         try:
             initialize(self, function, entry, ignore_inlined_sources)
         except Exception:  # the text of a function has changed, or a version
@@ -264,6 +280,7 @@ def _survive_what_cannot_be_used():
     bytecode_transformation._unique_id_counter = itertools.count(int.from_bytes(os.urandom(6), "big"))
     package.DynamoStore.record_package, output_graph.OutputGraph.bypass_package = recorded, bypassed
     kept.initialize, kept.install, kept._add_user_function = initialized, installed, added
+    kept.process_group = None
     kept.add_inlined_source, kept.source_id_from_fn = sources_added, staticmethod(_source_id)
 
 
