@@ -4,8 +4,11 @@
 #include <ATen/core/boxing/OperatorKernel.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/jit_type.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/item.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <string_view>
@@ -39,6 +42,7 @@ class EachPart final : public c10::OperatorKernel {
   }
 
   void operator()(const c10::OperatorHandle& /*op*/, c10::DispatchKeySet /*keys*/, c10::Stack* stack) {
+    if (narrow_value(*stack)) return op_->callBoxed(stack);
     c10::Stack re = run(*stack, Part::kReal);
     const c10::Stack im = run(*stack, Part::kImaginary);
     for (size_t i = 0; i < re.size(); ++i) re[i] = joined(re[i], im[i]);
@@ -52,6 +56,22 @@ class EachPart final : public c10::OperatorKernel {
     for (size_t i = 0; i < given.size(); ++i) stack.push_back(argument(given[i], arguments[i], part));
     op_->callBoxed(&stack);
     return stack;
+  }
+
+  // The value that goes into real elements is one of theirs; whether there was one.
+  bool narrow_value(c10::Stack& stack) const {
+    const std::vector<c10::Argument>& arguments = op_->schema().arguments();
+    const auto at = std::find_if(arguments.begin(), arguments.end(),
+                                 [](const c10::Argument& a) { return a.name() == "value"; });
+    if (at == arguments.end() || !stack[0].isTensor() || stack[0].toTensor().is_complex()) return false;
+    c10::IValue& value = stack[static_cast<size_t>(at - arguments.begin())];
+    const c10::Scalar number = value.isTensor() ? value.toTensor().item() : value.toScalar();
+    const Tensor narrow = at::full({}, number, at::device(at::kCPU).dtype(stack[0].toTensor().scalar_type()));
+    if (value.isTensor())
+      value = narrow.to(value.toTensor().device());
+    else
+      value = narrow.item();
+    return true;
   }
 
   static c10::IValue argument(const c10::IValue& v, const c10::Argument& a, Part part) {

@@ -71,15 +71,21 @@ void prepare_index_put(c10::Stack& stack, size_t begin) {
   prepare_indices(stack, begin, masks_only && values.numel() == 1 && !accumulate);
 }
 
-// The tensor engine multiplies operands of one type; PyTorch does not promote them either.
+// The tensor engine multiplies operands of one type; PyTorch does not promote them either. The words are its own, with
+// m1 and m2 for whatever operands there are.
 template <size_t kFirst>
 void check_same_dtype(c10::Stack& stack, size_t begin) {
-  const at::Tensor& a = stack[begin + kFirst].toTensor();
-  const at::Tensor& b = stack[begin + kFirst + 1].toTensor();
-  TORCH_CHECK(a.scalar_type() == b.scalar_type(),
-              "expected both operands of the matrix product to have the same dtype, "
-              "but got ",
-              a.scalar_type(), " and ", b.scalar_type(), ". Cast one of them.");
+  const c10::ScalarType a = stack[begin + kFirst].toTensor().scalar_type();
+  const c10::ScalarType b = stack[begin + kFirst + 1].toTensor().scalar_type();
+  TORCH_CHECK(
+      a == b, "expected m1 and m2 to have the same dtype, but got: ", c10::scalarTypeToTypeMeta(a).name(),
+      " != ", c10::scalarTypeToTypeMeta(b).name(), ". Cast one of the operands of the matrix product.");
+}
+
+void check_dot(c10::Stack& stack, size_t begin) {
+  const c10::ScalarType a = stack[begin].toTensor().scalar_type();
+  const c10::ScalarType b = stack[begin + 1].toTensor().scalar_type();
+  TORCH_CHECK(a == b, "dot : expected both vectors to have same dtype, but found ", a, " and ", b);
 }
 
 // What the shape functions of PyTorch leave to its kernels to refuse, in the words of the latter.
@@ -200,10 +206,17 @@ void check_std_not_negative(c10::Stack& stack, size_t begin) {
   TORCH_CHECK(v >= 0, "normal expects std >= 0.0, but found std ", v);
 }
 
-template <size_t kArg>
+template <size_t kArg, const char* name, const char* parameter>
 void check_positive(c10::Stack& stack, size_t begin) {
   const double v = stack[begin + kArg].toDouble();
-  TORCH_CHECK(v > 0, "expects a parameter > 0.0 (scale, rate or standard deviation), but found ", v);
+  TORCH_CHECK(v > 0, name, "_ expects ", parameter, " > 0.0, but found ", parameter, "=", v);
+}
+constexpr char kLogNormal[] = "log_normal", kCauchy[] = "cauchy", kExponential[] = "exponential";
+constexpr char kStandardDeviation[] = "std", kSigma[] = "sigma", kLambda[] = "lambda";
+
+void check_bernoulli(c10::Stack& stack, size_t begin) {  // (self, p, generator)
+  const double p = stack[begin + 1].toDouble();
+  TORCH_CHECK(0 <= p && p <= 1, "bernoulli_ expects p to be in [0, 1], but got p=", p);
 }
 
 void check_geometric(c10::Stack& stack, size_t begin) {  // (self, p, generator)
@@ -281,13 +294,15 @@ void check_embedding(c10::Stack& stack, size_t begin) {  // (weight, indices, ..
 PrepareFn prepare_for(const std::string& functional) {
   if (functional == "aten::index.Tensor" || functional == "aten::_unsafe_index.Tensor") return &prepare_index;
   if (functional == "aten::index_put" || functional == "aten::_unsafe_index_put") return &prepare_index_put;
-  for (const char* name : {"aten::mm", "aten::bmm", "aten::mv", "aten::dot", "aten::vdot"})
+  for (const char* name : {"aten::mm", "aten::bmm", "aten::mv"})
     if (functional == name) return &check_same_dtype<0>;
   for (const char* name : {"aten::addmm", "aten::baddbmm", "aten::addbmm", "aten::addmv", "aten::addr"})
     if (functional == name) return &check_same_dtype<1>;
   static const std::unordered_map<std::string, PrepareFn> checks = {
       {"aten::convolution", &check_convolution},
       {"aten::convolution_overrideable", &check_convolution},
+      {"aten::dot", &check_dot},
+      {"aten::vdot", &check_dot},
       {"aten::floor_divide", &check_floor_divide},
       {"aten::floor_divide.Scalar", &check_floor_divide},
       {"aten::remainder.Tensor", &check_remainder},
@@ -306,9 +321,10 @@ PrepareFn prepare_for(const std::string& functional) {
       {"aten::random.to", &check_random_to},
       {"aten::random.from", &check_random_from},
       {"aten::normal_functional", &check_std_not_negative<2>},
-      {"aten::log_normal", &check_positive<2>},
-      {"aten::cauchy", &check_positive<2>},
-      {"aten::exponential", &check_positive<1>},
+      {"aten::log_normal", &check_positive<2, kLogNormal, kStandardDeviation>},
+      {"aten::cauchy", &check_positive<2, kCauchy, kSigma>},
+      {"aten::exponential", &check_positive<1, kExponential, kLambda>},
+      {"aten::bernoulli.p", &check_bernoulli},
       {"aten::geometric", &check_geometric},
       {"aten::multinomial", &check_multinomial},
       {"aten::var.correction", &warn_about_freedom<kVar>},

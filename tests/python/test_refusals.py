@@ -151,6 +151,39 @@ def test_what_the_cpu_finds_in_values_of_its_own_is_not_refused():
     assert torch.tensor([7, 5], device="neuron").fmod(torch.tensor([4, 3], device="neuron")).tolist() == [3, 2]
 
 
+PARAMETERS = {
+    "cauchy_": lambda d: matrix(d).cauchy_(0, 0),
+    "exponential_": lambda d: matrix(d).exponential_(-1.5),
+    "log_normal_": lambda d: matrix(d).log_normal_(0, -2.5),
+    "normal_": lambda d: matrix(d).normal_(0, -1),
+    "geometric_": lambda d: matrix(d).geometric_(1),
+    "bernoulli_": lambda d: matrix(d).bernoulli_(1.5),
+    "bernoulli": lambda d: matrix(d).bernoulli(-0.5),
+    "mm of two types": lambda d: matrix(d) @ matrix(d).half(),
+    "dot of two types": lambda d: torch.dot(matrix(d)[0], matrix(d)[0].half()),
+    "vdot of two types": lambda d: torch.vdot(matrix(d)[0], matrix(d)[0].half()),
+}
+
+
+@pytest.mark.parametrize("case", PARAMETERS)
+def test_parameters_are_refused_in_the_words_of_the_cpu(case):
+    assert_refused_alike(PARAMETERS[case], "")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+@pytest.mark.parametrize("of_tensor", [False, True])
+def test_a_complex_value_does_not_go_into_real_elements(dtype, of_tensor):
+    def fill(device, value):
+        mask = torch.tensor([True, False], device=device)
+        return torch.ones(2, dtype=dtype, device=device).masked_fill(
+            mask, torch.tensor(value, device=device) if of_tensor else value
+        )
+
+    assert_refused_alike(lambda d: fill(d, 1j), "without overflow")
+    result = fill("neuron", 3 + 0j)
+    assert result.dtype == dtype and result.tolist() == [3, 1]
+
+
 RANGES = {
     "random_ below uint8": lambda d: ints(d, torch.uint8).random_(-4, 5),
     "random_ beyond int8": lambda d: ints(d, torch.int8).random_(200),
