@@ -43,7 +43,8 @@ std::vector<Composites> composite_tables() {
 }
 
 void run_composite(const c10::KernelFunction& function, const Overload& overload,
-                   const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack, size_t begin) {
+                   const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack, size_t begin,
+                   bool warns_of_new_sizes) {
   const auto written = [&](size_t r) {
     return (*stack)[begin + static_cast<size_t>(overload.written[r])].toTensor();
   };
@@ -66,8 +67,10 @@ void run_composite(const c10::KernelFunction& function, const Overload& overload
     at::Tensor result = inner[r].toTensor();
     if (keeps_shape_of_out(overload, out, result.numel()))
       result = result.view(out.sizes());
-    else if (overload.is_out)
+    else if (overload.is_out && warns_of_new_sizes)
       at::native::resize_output(out, result.sizes());
+    else if (overload.is_out)
+      out.resize_(result.sizes());
     if (!out.is_same(result)) write_back(out, result, overload.ignores_self);
     inner[r] = out;
   }

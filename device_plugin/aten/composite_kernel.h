@@ -54,9 +54,11 @@ std::vector<Composites> composite_tables();
 // Lowered operators on complex tensors: made of the same operators on pairs of real ones. Null: there is no such form.
 const c10::KernelFunction* complex_form(const std::string& functional);
 
-// Runs `function` on the arguments of the functional overload, and writes its results where `overload` wants them.
+// Runs `function` on the arguments of the functional overload, and writes its results where `overload` wants them, with
+// the usual warning where that changes sizes.
 void run_composite(const c10::KernelFunction& function, const Overload& overload,
-                   const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack, size_t begin);
+                   const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack, size_t begin,
+                   bool warns_of_new_sizes = true);
 
 class CompositeKernel final : public c10::OperatorKernel {
  public:

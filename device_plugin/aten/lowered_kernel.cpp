@@ -373,9 +373,15 @@ bool describe(const c10::OperatorHandle& op, const Overload& overload, const Cal
               const c10::Stack& stack, size_t begin, bool on_trial, Plan& plan, compiler::Graph& graph) {
   plan.device = call.device;
   plan.name = overload.functional;
+  plan.warns_of_new_sizes = !overload.random;
+  const auto ask_cpu = [&] {
+    std::vector<c10::Warning> warnings;
+    if (!on_trial || !check_as_cpu(op, overload, call, stack, begin, /*suspected=*/false, &warnings)) return;
+    plan.warnings = std::move(warnings);
+    plan.warns_of_new_sizes = false;
+  };
   if (call.unsupported != nullptr) {
-    // A composition of real operators may accept what PyTorch refuses.
-    if (on_trial) check_as_cpu(op, overload, call, stack, begin, /*suspected=*/false);
+    ask_cpu();  // a composition of real operators may accept what PyTorch refuses
     plan.reason = call.unsupported;
     return false;
   }
@@ -392,11 +398,7 @@ bool describe(const c10::OperatorHandle& op, const Overload& overload, const Cal
     plan.reason = "no shape function for these arguments";  // it stumbles over what the CPU computes
     return false;
   }
-  std::vector<c10::Warning> warnings;
-  if (on_trial && check_as_cpu(op, overload, call, stack, begin, /*suspected=*/false, &warnings))
-    plan.warnings = std::move(warnings);
-  else if (!overload.random)
-    plan.warns_of_new_sizes = true;
+  ask_cpu();
   const auto changes_size = [&](size_t r) {
     const at::Tensor& out = stack[begin + overload.written[r]].toTensor();
     return out.sizes() != results[r].sizes() && !keeps_shape_of_out(overload, out, results[r].numel());
@@ -475,10 +477,14 @@ void copy_overlapping_aside(Call& call, std::vector<at::Tensor>& aside) {
   }
 }
 
+void warn_as_cpu(const Plan& plan) {
+  for (const c10::Warning& warning : plan.warnings) c10::warn(warning);
+}
+
 c10::SmallVector<at::Tensor, 4> make_results(const Plan& plan, const Overload& overload,
                                              const c10::Stack& stack, size_t begin) {
   const size_t fixed = overload.written.size();
-  for (const c10::Warning& warning : plan.warnings) c10::warn(warning);
+  warn_as_cpu(plan);
   c10::SmallVector<at::Tensor, 4> results;
   results.reserve(plan.results.size());
   for (size_t r = 0; r < plan.results.size(); ++r) {
@@ -695,7 +701,8 @@ void LoweredKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySe
   if (plan->kind == Plan::Kind::kFallback) {
     if (is_complex(call, *plan)) {
       if (const c10::KernelFunction* form = complex_form(overload.functional)) {
-        run_composite(*form, overload, op, keys, stack, begin);
+        warn_as_cpu(*plan);
+        run_composite(*form, overload, op, keys, stack, begin, plan->warns_of_new_sizes);
         return;
       }
     }

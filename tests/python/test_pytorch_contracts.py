@@ -188,6 +188,8 @@ def warnings_of(call):  # without the device's own
         lambda d, out: torch.add(torch.ones(6, device=d), 1, out=out),
         lambda d, out: torch.sum(torch.ones(6, 5, device=d), 1, out=out),
         lambda d, out: torch.complex(torch.ones(6, device=d), torch.ones(6, device=d), out=out.to(torch.complex64)),
+        lambda d, out: torch.linspace(0, 1j, 6, out=out.to(torch.complex64)),
+        lambda d, out: torch.add(torch.ones(6, device=d), 1j, out=out.to(torch.complex64)),
         lambda d, out: torch.fft.fftfreq(6, out=out),
     ],
 )
