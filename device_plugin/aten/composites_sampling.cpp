@@ -159,7 +159,7 @@ Tensor unpooled(const Tensor& self, const Tensor& indices, at::IntArrayRef outpu
 }
 
 Tensor max_unpool2d(const Tensor& self, const Tensor& indices, at::IntArrayRef output_size) {
-  return unpooled(self, indices, output_size);
+  return unpooled(self, indices, output_size).contiguous(format_of<2>(self));
 }
 
 Tensor max_unpool3d(const Tensor& self, const Tensor& indices, at::IntArrayRef output_size,

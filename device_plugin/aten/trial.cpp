@@ -177,6 +177,41 @@ std::optional<at::Tensor> scaled_product_of_any_size(const c10::Stack& stack, si
                                         type.isNone() ? self.scalar_type() : type.toScalarType());
 }
 
+// Kernels pass the order in memory of images and volumes on from these arguments; PyTorch's shape functions, which do not
+// know the device, make results contiguous. A convolution takes the order of its weight, too.
+void pass_formats_on(std::string_view name, std::vector<at::Tensor>& results, const c10::Stack& stack,
+                     size_t begin) {
+  static const std::unordered_map<std::string_view, std::vector<size_t>> kFrom = {
+      {"aten::convolution", {0, 1}},
+      {"aten::_convolution", {0, 1}},
+      {"aten::convolution_overrideable", {0, 1}},
+      {"aten::reflection_pad2d", {0}},
+      {"aten::reflection_pad3d", {0}},
+      {"aten::reflection_pad2d_backward", {1}},
+      {"aten::reflection_pad3d_backward", {1}},
+      {"aten::replication_pad2d", {0}},
+      {"aten::replication_pad3d", {0}},
+      {"aten::replication_pad2d_backward", {1}},
+      {"aten::replication_pad3d_backward", {1}},
+      {"aten::pixel_shuffle", {0}},
+      {"aten::pixel_unshuffle", {0}},
+      {"aten::channel_shuffle", {0}},
+      {"aten::native_channel_shuffle", {0}},
+      {"aten::roll", {0}},
+  };
+  const auto from = kFrom.find(name.substr(0, name.find('.')));
+  if (from == kFrom.end()) return;
+  for (const size_t i : from->second) {
+    const at::MemoryFormat format = stack[begin + i].toTensor().suggest_memory_format();
+    if (format == at::MemoryFormat::Contiguous) continue;
+    const int64_t dim = format == at::MemoryFormat::ChannelsLast ? 4 : 5;
+    for (at::Tensor& result : results)
+      if (result.defined() && result.dim() == dim)
+        result.unsafeGetTensorImpl()->empty_tensor_restride(format);
+    return;
+  }
+}
+
 // What kernels warn about, the shape function has said already; not so of writing to one element many times, and of new
 // sizes for an out= tensor, which each call says.
 class Silence final : public c10::WarningHandler {
@@ -224,6 +259,7 @@ std::vector<at::Tensor> meta_results(const c10::OperatorHandle& op, const Call& 
   if (name == "aten::pow.Tensor_Scalar" && stack[begin + 1].isBool() &&
       stack[begin].toTensor().scalar_type() == at::kBool)
     results[0] = results[0].to(at::kBool);
+  pass_formats_on(name, results, stack, begin);
   return results;
 }
 

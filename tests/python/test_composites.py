@@ -6,6 +6,7 @@ import warnings
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import trnsim
 
@@ -487,6 +488,49 @@ def test_adaptive_pooling_keeps_channels_last():
             results.append([t.cpu() for t in (value.detach(), index, image.grad)])
             assert all(t.is_contiguous(memory_format=torch.channels_last) for t in results[-1])
         torch.testing.assert_close(*results)
+
+
+def channels_last(dims):
+    return torch.channels_last if dims == 2 else torch.channels_last_3d
+
+
+KEEP_CHANNELS_LAST = {
+    "convolution": lambda x, dims: getattr(F, f"conv{dims}d")(x, x.new_full((3, 4, *[3] * dims), 0.5)),
+    "convolution of such a weight": lambda x, dims: getattr(F, f"conv{dims}d")(
+        x.contiguous(), x.new_full((3, 4, *[3] * dims), 0.5).to(memory_format=channels_last(dims))
+    ),
+    "transposed convolution": lambda x, dims: getattr(F, f"conv_transpose{dims}d")(
+        x, x.new_full((4, 3, *[3] * dims), 0.5), stride=2
+    ),
+    "group norm": lambda x, dims: F.group_norm(x, 2),
+    "reflection": lambda x, dims: F.pad(x, (1, 1) * dims, "reflect"),
+    "replication": lambda x, dims: F.pad(x, (1, 1) * dims, "replicate"),
+    "roll": lambda x, dims: x.roll((1, 2), (1, 2)),
+    "unpooling": lambda x, dims: F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2),
+    "pixel shuffle": lambda x, dims: F.pixel_shuffle(x, 2),
+    "channel shuffle": lambda x, dims: F.channel_shuffle(x, 2),
+}
+
+
+OF_IMAGES = ("unpooling", "pixel shuffle", "channel shuffle")
+
+
+@pytest.mark.parametrize(
+    ("name", "dims"),
+    [(name, dims) for name in KEEP_CHANNELS_LAST for dims in (2, 3) if dims == 2 or name not in OF_IMAGES],
+)
+def test_images_and_volumes_keep_channels_last(name, dims):
+    data = torch.randn(2, 4, *[6] * dims)
+    results = []
+    for device in ("cpu", "neuron"):
+        x = data.to(device).contiguous(memory_format=channels_last(dims)).requires_grad_()
+        y = KEEP_CHANNELS_LAST[name](x, dims)
+        (y * y).sum().backward()
+        results.append([y.detach().cpu(), x.grad.cpu()])
+        kept = results[-1][: 1 if name == "group norm" else 2]  # PyTorch calls the kernel of an accelerator in rows
+        assert all(t.is_contiguous(memory_format=channels_last(dims)) for t in kept)
+        assert KEEP_CHANNELS_LAST[name](x.detach().contiguous(), dims).is_contiguous() or "weight" in name
+    torch.testing.assert_close(*results, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("dims", [1, 2, 3])
