@@ -72,8 +72,8 @@ def stand_in_for_absent_helpers(path):
             with contextlib.suppress(ImportError):  # a whole module: told by the file itself
                 module = importlib.import_module(node.module)
                 for name in {alias.name for alias in node.names} - {"*"}:
-                    if not hasattr(module, name):
-                        setattr(module, name, Absent())
+                    if not hasattr(module, name):  # lists with references are plain ones in later versions
+                        setattr(module, name, getattr(module, name.removesuffix("_and_refs"), Absent()))
 
 
 def settle():
