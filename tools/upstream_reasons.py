@@ -43,6 +43,11 @@ REASONS: list[tuple[str, str, str]] = [
     ("test_upsamplingBiMode2d_nonsupported_dtypes.*uint8", "not raised", "computes uint8, which CUDA refuses"),
     ("test_transformerencoderlayer_", "False is not true", "takes PyTorch's fast path for one of CPU and CUDA"),
     ("test_errors_nn_Embedding", "two devices", "the test leaves weights on the CPU: told before a wrong type"),
+    (
+        "test_fmod_remainder_by_zero_integral",
+        "ZeroDivisionError",
+        "integers are divided by zero: an error, as on the CPU, and no pattern of bits",
+    ),
     ("test_shift_mem_overlap", "lshift_cpu", "refuses shifts of floats, before it looks at memory"),
     ("test_memory_format_nn_GroupNorm", "False is not true", "autograd lays its gradients out in rows but on the CPU"),
     # ---- functions of elements, sums and sorting

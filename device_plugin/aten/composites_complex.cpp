@@ -26,6 +26,7 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -38,6 +39,8 @@
 namespace trnsim::aten {
 
 using at::Tensor;
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
 
 Pair pair_of(const Tensor& t) {
   if (t.is_neg()) {
@@ -198,12 +201,16 @@ Tensor sign(const Tensor& x) {
   return complex_of(at::where(none, p.re, p.re / size), at::where(none, p.im, p.im / size));
 }
 
-// A vanishing size takes any angle, and an angle of zero any size.
+// A vanishing size takes any angle, and an angle of zero any size. What is too large for a size may be small enough for a
+// part, so that the largest sizes come as two factors.
 Tensor exponential(const Tensor& x) {
+  constexpr double kFinite = 88;
   const Pair p = pair_of(x);
-  const Tensor size = p.re.exp();
-  const Tensor angle = at::where(size.eq(0).logical_and(p.im.isfinite().logical_not()), 0.0, p.im);
-  return complex_of(size * angle.cos(), at::where(angle.eq(0), angle, size * angle.sin()));
+  const Tensor size = p.re.clamp_max(kFinite).exp(), more = (p.re - kFinite).clamp_min(0).exp();
+  const Tensor turns = p.im.isfinite();
+  const Tensor angle = at::where(turns.logical_or(size.ne(0)), p.im, 0.0);
+  const Tensor re = at::where(turns.logical_or(p.re.ne(kInf)), size * angle.cos() * more, p.re);
+  return complex_of(re, at::where(angle.eq(0), angle, size * angle.sin() * more));
 }
 
 Tensor logarithm(const Tensor& x) {

@@ -16,6 +16,7 @@
 #include <ATen/ops/linspace.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/ones_like.h>
+#include <ATen/ops/result_type.h>
 #include <ATen/ops/sub.h>
 #include <ATen/ops/var.h>
 #include <ATen/ops/where.h>
@@ -58,7 +59,10 @@ Tensor inverse_root(const Tensor& x) { return complex_of(root(pair_of(x))).recip
 
 // In polar form, which leaves the size to the real power: the exponential of a rounded product would lose digits.
 Tensor power(const Tensor& x, const Tensor& y) {
-  const Pair base = pair_of(x), exponent = pair_of(y);
+  const c10::ScalarType type = c10::toRealValueType(at::result_type(x, y));
+  Pair base = pair_of(x);
+  const Pair exponent = pair_of(y);
+  base = {base.re.to(type), base.im.to(type)};
   const Tensor size = at::hypot(base.re, base.im), angle = at::atan2(base.im, base.re);
   const Tensor new_size = size.pow(exponent.re) * (exponent.im * angle).neg().exp();
   const Tensor new_angle = exponent.im * size.log() + exponent.re * angle;
@@ -66,7 +70,11 @@ Tensor power(const Tensor& x, const Tensor& y) {
   const Tensor one = at::ones_like(value);
   return at::where(x.eq(0), at::where(y.eq(0), one, at::zeros_like(value)), value);
 }
-Tensor power_of_number(const at::Scalar& x, const Tensor& y) { return power(at::full_like(y, x), y); }
+// In the type of the result: a complex number beside a tensor of real ones.
+Tensor filled_as(const Tensor& t, const at::Scalar& v) {
+  return at::full_like(t, v, t.options().dtype(at::result_type(t, v)));
+}
+Tensor power_of_number(const at::Scalar& x, const Tensor& y) { return power(filled_as(y, x), y); }
 // As the CPU: products for the exponents that have them.
 Tensor power_by_number(const Tensor& x, const at::Scalar& y) {
   if (!y.isComplex()) {
@@ -80,7 +88,7 @@ Tensor power_by_number(const Tensor& x, const at::Scalar& y) {
     if (n == 0.5) return complex_of(root(pair_of(x)));
     if (n == -0.5) return inverse_root(x);
   }
-  return power(x, at::full_like(x, y));
+  return power(x, filled_as(x, y));
 }
 
 // ---- exponentials and logarithms
@@ -232,7 +240,7 @@ Tensor minus_from(const Tensor& self, const Tensor& other, const at::Scalar& alp
   return at::sub(other, self, alpha);
 }
 Tensor minus_from_number(const Tensor& self, const at::Scalar& other, const at::Scalar& alpha) {
-  return at::sub(at::full_like(self, other), self, alpha);
+  return at::sub(at::native::wrapped_scalar_tensor(other), self, alpha);
 }
 Tensor cross(const Tensor& x, const Tensor& y, int64_t dim) {
   const Pair a = pair_of(x), b = pair_of(y);

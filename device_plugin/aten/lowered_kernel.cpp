@@ -368,6 +368,25 @@ bool changes_statistics(const Overload& overload, const c10::Stack& stack, size_
   return true;
 }
 
+// What is filled with 1 + 0j may be real.
+bool is_real_beside_complex_numbers(const c10::OperatorHandle& op, const Call& call, const c10::Stack& stack,
+                                    size_t begin) {
+  const auto is_real = [](const at::Tensor& t) { return !t.defined() || (!t.is_complex() && !t.is_neg()); };
+  if (std::none_of(stack.begin() + static_cast<ptrdiff_t>(begin), stack.end(),
+                   [](const c10::IValue& v) { return v.isComplexDouble(); }) ||
+      !std::all_of(call.tensors.begin(), call.tensors.end(),
+                   [&](const at::Tensor* t) { return is_real(*t); }))
+    return false;
+  // The result has the type of what is filled; PyTorch's shape function refuses the number.
+  if (op.schema().name() == "aten::masked_fill") return true;
+  try {
+    const std::vector<at::Tensor> results = meta_results(op, call, stack, begin);
+    return std::all_of(results.begin(), results.end(), is_real);
+  } catch (const std::exception&) {  // no shape function
+    return false;
+  }
+}
+
 // Fills the plan but for its program, which is that of `graph`. False: it has none, plan.kind says why.
 bool describe(const c10::OperatorHandle& op, const Overload& overload, const Call& call,
               const c10::Stack& stack, size_t begin, bool on_trial, Plan& plan, compiler::Graph& graph) {
@@ -383,6 +402,7 @@ bool describe(const c10::OperatorHandle& op, const Overload& overload, const Cal
   if (call.unsupported != nullptr) {
     ask_cpu();  // a composition of real operators may accept what PyTorch refuses
     plan.reason = call.unsupported;
+    plan.real_beside_complex_numbers = is_real_beside_complex_numbers(op, call, stack, begin);
     return false;
   }
   std::vector<at::Tensor> results;
@@ -630,6 +650,12 @@ std::optional<c10::ScalarType> narrower_than_out(const Overload& overload, const
   return std::nullopt;
 }
 
+// Complex numbers as real ones, which throws for those that have an imaginary part.
+void take_real_numbers(c10::Stack& stack, size_t begin) {
+  for (size_t i = begin; i < stack.size(); ++i)
+    if (stack[i].isComplexDouble()) stack[i] = stack[i].toScalar().to<double>();
+}
+
 // The out= form, with a tensor of another type in place of its own.
 void write_through(c10::ScalarType type, const Overload& overload, const c10::OperatorHandle& op,
                    c10::Stack* stack, size_t begin) {
@@ -699,6 +725,11 @@ void LoweredKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySe
   std::shared_ptr<Plan> plan = plans_->find(call.key, hash);
   if (plan == nullptr) plan = plans_->insert(call.key, hash, make_plan(op, overload, call, *stack, begin));
   if (plan->kind == Plan::Kind::kFallback) {
+    if (plan->real_beside_complex_numbers) {
+      take_real_numbers(*stack, begin);
+      op.callBoxed(stack);
+      return;
+    }
     if (is_complex(call, *plan)) {
       if (const c10::KernelFunction* form = complex_form(overload.functional)) {
         warn_as_cpu(*plan);

@@ -47,6 +47,8 @@ struct Plan : std::enable_shared_from_this<Plan> {
   c10::DeviceIndex device = 0;
   std::string name;
   std::string reason;
+  bool real_beside_complex_numbers =
+      false;  // a fallback whose tensors and results are real, but not its numbers
 
   std::vector<TensorMeta> results;  // one per result; an unwanted one has result_wanted false
   std::vector<bool> result_wanted;

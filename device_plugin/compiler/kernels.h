@@ -103,6 +103,7 @@ enum class ExprOp : uint8_t {
   kMax,
   kMin,
   kAtan2,
+  kCopySign,  // bits of a, NaN included, with the sign of b
   kEq,
   kNe,
   kLt,

@@ -15,8 +15,8 @@ constexpr std::array kExprNames = {
     "gelu_tanh", "silu",      "softplus",   "mish",      "relu",   "square",   "floor", "ceil",    "round",
     "trunc",     "not",       "bit_not",    "is_nan",    "is_inf", "sign_bit", "add",   "sub",     "mul",
     "div",       "floor_div", "trunc_div",  "remainder", "fmod",   "pow",      "max",   "min",     "atan2",
-    "eq",        "ne",        "lt",         "le",        "gt",     "ge",       "and",   "or",      "xor",
-    "bit_and",   "bit_or",    "bit_xor",    "shl",       "shr",    "select"};
+    "copysign",  "eq",        "ne",         "lt",        "le",     "gt",       "ge",    "and",     "or",
+    "xor",       "bit_and",   "bit_or",     "bit_xor",   "shl",    "shr",      "select"};
 static_assert(kExprNames.size() == static_cast<size_t>(ExprOp::kSelect) + 1);
 constexpr std::array kReduceNames = {"sum", "prod", "max", "min", "any", "all"};
 static_assert(kReduceNames.size() == static_cast<size_t>(ReduceOp::kAll) + 1);

@@ -150,7 +150,7 @@ Ex MapBuilder::binary(ExprOp op, Ex a, Ex b) {
   Dtype t = promote_compute(a.dtype, b.dtype);
   bool logical = op == ExprOp::kAnd || op == ExprOp::kOr || op == ExprOp::kXor;
   if (logical) t = Dtype::kBool;
-  if (op == ExprOp::kDiv || op == ExprOp::kAtan2) t = Dtype::kF32;
+  if (op == ExprOp::kDiv || op == ExprOp::kAtan2 || op == ExprOp::kCopySign) t = Dtype::kF32;
   // bool has no arithmetic: it counts as an integer there
   bool bool_legal = gives_bool(op) || op == ExprOp::kBitAnd || op == ExprOp::kBitOr || op == ExprOp::kBitXor;
   if (t == Dtype::kBool && !bool_legal) t = Dtype::kI32;

@@ -3,6 +3,7 @@
 import itertools
 import warnings
 
+import numpy as np
 import pytest
 import torch
 
@@ -202,6 +203,58 @@ def test_out_tensors_of_wrong_sizes_warn_as_on_the_cpu_at_every_call(op, sizes):
 
 def test_random_out_tensors_of_wrong_sizes_do_not_warn():
     assert warnings_of(lambda: torch.randperm(6, out=torch.empty(4, dtype=torch.int64, device="neuron"))) == []
+
+
+COMPLEX_NUMBERS = {
+    "fill_": lambda t: t.fill_(2 + 0j),
+    "full": lambda t: torch.full((2,), 1 + 0j, dtype=t.dtype, device=t.device),
+    "masked_fill": lambda t: t.masked_fill(t == 1, 2 + 0j),
+    "alpha": lambda t: torch.add(t.float(), t.float(), alpha=2 + 0j),
+    "clamp": lambda t: torch.clamp(t.float(), 2 + 0j),
+    "pow of 1": lambda t: torch.pow(1 + 0j, t),
+    "pow of a number": lambda t: torch.pow(1.5 - 0.5j, t),
+    "pow by a number": lambda t: torch.pow(t, 1j),
+    "rsub": lambda t: torch.rsub(t, 1j),
+    "with an imaginary part": lambda t: t.fill_(2 + 1j),
+    "alpha with an imaginary part": lambda t: torch.add(t.float(), t.float(), alpha=1j),
+}
+
+
+@pytest.mark.parametrize("name", COMPLEX_NUMBERS)
+@pytest.mark.parametrize("dtype", [torch.int32, torch.float32])
+def test_complex_numbers_beside_real_tensors(name, dtype):
+    call, t = COMPLEX_NUMBERS[name], torch.tensor([1, 3], dtype=dtype)
+    try:
+        expected = call(t.clone())
+    except RuntimeError as e:
+        words = str(e).partition("converted to type")[0]
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match=words):
+                call(t.to("neuron"))
+        return
+    for _ in range(2):  # a call seen before goes another way
+        got = call(t.to("neuron"))
+        assert got.dtype == expected.dtype
+        torch.testing.assert_close(got.cpu(), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_complex_exponentials_at_the_ends():
+    inf, nan = float("inf"), float("nan")
+    reals, angles = [-inf, -2.0, 0.0, 88.8, 89.0, inf, nan], [0.0, -0.0, 1e-3, 2.0, inf, nan]
+    x = torch.tensor([complex(re, im) for re in reals for im in angles], dtype=torch.complex64)
+    got, expected = (torch.view_as_real(y) for y in (x.to("neuron").exp().cpu(), torch.from_numpy(np.exp(x.numpy()))))
+    torch.testing.assert_close(got, expected, rtol=1e-5, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_the_sign_is_copied_to_everything(dtype):
+    nan = torch.tensor([0x7FC00000, -0x400000], dtype=torch.int32).view(torch.float32)
+    x = torch.cat([nan, torch.tensor([0.0, -0.0, float("inf"), float("-inf"), 2.0, -3.0])]).to(dtype)
+    for sign in (x, torch.tensor(-0.0), 1.0):
+        got = torch.copysign(x[:, None].to("neuron"), sign.to("neuron") if isinstance(sign, torch.Tensor) else sign)
+        expected = torch.copysign(x[:, None], sign)
+        assert torch.equal(got.cpu().signbit(), expected.signbit())
+        torch.testing.assert_close(got.cpu(), expected, rtol=0, atol=0, equal_nan=True)
 
 
 class Tagged(torch.nn.Parameter):

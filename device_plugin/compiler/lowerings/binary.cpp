@@ -105,11 +105,6 @@ Ex power_constant(Pointwise& p) {
   return p.map.binary(ExprOp::kPow, x, p.k(n));
 }
 
-Ex copy_sign(Pointwise& p) {
-  Ex magnitude = p.abs(p.f32(0));
-  return p.select(p.map.unary(ExprOp::kSignBit, p.f32(1)), -magnitude, magnitude);
-}
-
 // Of equal zeros with two signs max and min take the second operand. As on the CPU, that is a tensor of bounds,
 // but not a number.
 Ex clamp(Pointwise& p, int low, int high) {
@@ -245,8 +240,8 @@ TRNSIM_LOWER(std::vector<LowerRow>{
     {"aten::fmin", pointwise<[](Pointwise& p) { return fmax_fmin(p, ExprOp::kMin); }>},
     {"aten::atan2", binary_any<ExprOp::kAtan2>},
     {"aten::hypot", pointwise<hypotenuse>},
-    {"aten::copysign.Tensor", pointwise<[](Pointwise& p) { return copy_sign(p); }>},
-    {"aten::copysign.Scalar", pointwise<[](Pointwise& p) { return copy_sign(p); }>},
+    {"aten::copysign.Tensor", binary_any<ExprOp::kCopySign>},
+    {"aten::copysign.Scalar", binary_any<ExprOp::kCopySign>},
     {"aten::heaviside", pointwise<[](Pointwise& p) {
        Ex x = p[0];
        return p.select(x == 0.0, p[1], p.map.cast(x > 0.0, p.type));

@@ -713,6 +713,8 @@ class Emitter {
     switch (op) {
       case ExprOp::kAtan2:
         return o.atan2(x, y);
+      case ExprOp::kCopySign:
+        return o.or_bits(o.abs(o.typed_tile(x, Dtype::kF32)), o.sign_bits(o.typed_tile(y, Dtype::kF32)));
       case ExprOp::kFloorDiv:
         return o.divide_round(x, y, true);
       case ExprOp::kTruncDiv:

@@ -147,6 +147,8 @@ Cell binary_f(ExprOp op, float a, float b) {
       return nan_or(std::min(a, b));
     case ExprOp::kAtan2:
       return Cell::real(std::atan2(a, b));
+    case ExprOp::kCopySign:
+      return Cell::real(std::copysign(a, b));
     case ExprOp::kEq:
       return Cell::boolean(a == b);
     case ExprOp::kNe:

@@ -159,6 +159,7 @@ TEST_CASE("binary functions of floats agree with the reference") {
       {ExprOp::kMax, "max", -10, 10, true},
       {ExprOp::kMin, "min", -10, 10, true},
       {ExprOp::kAtan2, "atan2", -10, 10, true},
+      {ExprOp::kCopySign, "copysign", -10, 10, true, 0},
       {ExprOp::kFloorDiv, "floor_div", -50, 50, true, 0},
       {ExprOp::kTruncDiv, "trunc_div", -50, 50, true, 0},
       {ExprOp::kRemainder, "remainder", -50, 50, true, 0, 0},
