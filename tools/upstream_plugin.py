@@ -16,6 +16,7 @@ import pytest
 import torch
 from torch.testing import _comparison
 from torch.testing._internal import common_device_type
+from torch.testing._internal.opinfo import core
 
 RESULTS = Path(os.environ["UPSTREAM_RESULTS"])
 SUFFIXES = tuple(os.environ["UPSTREAM_SUFFIXES"].split(","))  # what PyTorch appends to the names of its classes
@@ -57,6 +58,17 @@ def take_classes_of_cpu_and_cuda():
     common_device_type.instantiate_device_type_tests = instantiate
 
 
+def keep_decorators_of_renamed_classes():
+    """Later versions of PyTorch have tolerances and skips for TestXDevice that are for TestX of earlier ones."""
+    original = core.DecorateInfo.is_active
+
+    @functools.wraps(original)
+    def is_active(info, cls_name, *args):
+        return original(info, cls_name, *args) or original(info, f"{cls_name}Device", *args)
+
+    core.DecorateInfo.is_active = is_active
+
+
 class Absent(list):
     """A helper that the installed version lacks: an empty list, a false condition, a decorator without effect."""
 
@@ -93,6 +105,7 @@ def name_of(nodeid):
 
 def pytest_configure(config):
     stand_in_for_absent_helpers(Path(config.args[0]))
+    keep_decorators_of_renamed_classes()
     if "CPU" not in SUFFIXES:
         compare_wide_types_as_narrow()
         take_classes_of_cpu_and_cuda()
