@@ -59,16 +59,24 @@ Tensor inverse_root(const Tensor& x) { return complex_of(root(pair_of(x))).recip
 
 // In polar form, which leaves the size to the real power: the exponential of a rounded product would lose digits.
 Tensor power(const Tensor& x, const Tensor& y) {
-  const c10::ScalarType type = c10::toRealValueType(at::result_type(x, y));
-  Pair base = pair_of(x);
-  const Pair exponent = pair_of(y);
-  base = {base.re.to(type), base.im.to(type)};
+  const c10::ScalarType common = c10::toRealValueType(at::result_type(x, y));
+  const c10::ScalarType type = common == at::kHalf ? at::kFloat : common;  // an angle needs more digits
+  const c10::Device device = x.is_cpu() ? y.device() : x.device();
+  const auto part = [&](const Tensor& t) {
+    const Pair p = pair_of(t.to(device));
+    return Pair{p.re.to(type), p.im.to(type)};
+  };
+  const Pair base = part(x), exponent = part(y);
   const Tensor size = at::hypot(base.re, base.im), angle = at::atan2(base.im, base.re);
   const Tensor new_size = size.pow(exponent.re) * (exponent.im * angle).neg().exp();
   const Tensor new_angle = exponent.im * size.log() + exponent.re * angle;
-  const Tensor value = complex_of(rotated(new_size, new_angle));
-  const Tensor one = at::ones_like(value);
-  return at::where(x.eq(0), at::where(y.eq(0), one, at::zeros_like(value)), value);
+  Pair parts = rotated(new_size, new_angle);
+  const Tensor of_zero = size.eq(0);  // 0, infinite or, by an imaginary exponent, NaN
+  parts.re = at::where(of_zero.logical_and(exponent.re.lt(0)), new_size, parts.re);
+  const Tensor value = complex_of(parts.re.to(common), parts.im.to(common));
+  const Tensor zeros = at::zeros_like(value), ones = at::ones_like(value);
+  return at::where(exponent.re.eq(0).logical_and(exponent.im.eq(0)), ones,
+                   at::where(of_zero.logical_and(exponent.re.gt(0)), zeros, value));
 }
 // In the type of the result: a complex number beside a tensor of real ones.
 Tensor filled_as(const Tensor& t, const at::Scalar& v) {

@@ -238,6 +238,29 @@ def test_complex_numbers_beside_real_tensors(name, dtype):
         torch.testing.assert_close(got.cpu(), expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_powers_of_complex_numbers_and_narrow_tensors(dtype):
+    x = torch.tensor([0.0, 1.0, 2.5, -1.5], dtype=dtype)
+    for number in (0.5j, 1 + 1j, 2.2 - 1.6j, 2 + 0j):
+        for power in (torch.pow, lambda a, b: torch.pow(b, a)):
+            for c in (number, torch.tensor(number)):
+                wide = torch.complex32 if dtype is torch.float16 else torch.complex64
+                expected = power(torch.tensor(number).to(wide).to(torch.complex64), x.float()).to(wide)
+                got = power(c, x.to("neuron")).cpu()
+                assert got.dtype == expected.dtype
+                tolerance = 2e-3 if dtype is torch.float16 else 1e-5
+                a, b = got.to(torch.complex64), expected.to(torch.complex64)
+                torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+def test_complex_powers_of_zero():
+    zeros = torch.zeros(7, dtype=torch.complex64)
+    exponents = torch.tensor([0.5j, 1 + 1j, -1 + 1j, -1 + 0j, 1e-9 + 3j, 2 + 0j, 0j])
+    got, expected = torch.pow(zeros.to("neuron"), exponents.to("neuron")).cpu(), torch.pow(zeros, exponents)
+    expected[-1] = 1  # as numpy; NaN on the CPU
+    torch.testing.assert_close(torch.view_as_real(got), torch.view_as_real(expected), equal_nan=True)
+
+
 def test_complex_exponentials_at_the_ends():
     inf, nan = float("inf"), float("nan")
     reals, angles = [-inf, -2.0, 0.0, 88.8, 89.0, inf, nan], [0.0, -0.0, 1e-3, 2.0, inf, nan]
