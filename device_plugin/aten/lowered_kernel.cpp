@@ -368,9 +368,10 @@ bool changes_statistics(const Overload& overload, const c10::Stack& stack, size_
   return true;
 }
 
-// What is filled with 1 + 0j may be real.
-bool is_real_beside_complex_numbers(const c10::OperatorHandle& op, const Call& call, const c10::Stack& stack,
-                                    size_t begin) {
+// What is filled with 1 + 0j may be real. Equality looks at imaginary parts.
+bool is_real_beside_complex_numbers(const c10::OperatorHandle& op, const Overload& overload, const Call& call,
+                                    const c10::Stack& stack, size_t begin) {
+  if (overload.functional == "aten::eq.Scalar" || overload.functional == "aten::ne.Scalar") return false;
   const auto is_real = [](const at::Tensor& t) { return !t.defined() || (!t.is_complex() && !t.is_neg()); };
   if (std::none_of(stack.begin() + static_cast<ptrdiff_t>(begin), stack.end(),
                    [](const c10::IValue& v) { return v.isComplexDouble(); }) ||
@@ -402,7 +403,7 @@ bool describe(const c10::OperatorHandle& op, const Overload& overload, const Cal
   if (call.unsupported != nullptr) {
     ask_cpu();  // a composition of real operators may accept what PyTorch refuses
     plan.reason = call.unsupported;
-    plan.real_beside_complex_numbers = is_real_beside_complex_numbers(op, call, stack, begin);
+    plan.real_beside_complex_numbers = is_real_beside_complex_numbers(op, overload, call, stack, begin);
     return false;
   }
   std::vector<at::Tensor> results;
