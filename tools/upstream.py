@@ -119,9 +119,17 @@ def explain(path: Path, rows: list[dict], limit_s: int) -> None:
             if re.search(tests, f"{path.name}::{row['test']}") and re.search(message, row["reason"]):
                 row.update(outcome="explained", why=why)
                 break
+    # What passes by itself depends on the tests before it, or on chance, and not on a mode.
+    failed = [row for row in failures if row["outcome"] == "failed" and "::" in row["test"]]
+    failed = [row for row in failed if any(re.search(message, row["reason"]) for message, *_ in MODES)]
+    again = run_tests(path, "neuron", limit_s, only=[row["test"] for row in failed]) if failed else []
+    alone = {row["test"] for row in again if row["outcome"] == "passed"}
+    for row in failed:
+        if row["test"] in alone:
+            row["reason"] = f"passes by itself; among the others: {row['reason']}"
     for message, variable, value, why in MODES:
-        failed = [row for row in failures if row["outcome"] == "failed"]
-        left = {row["test"]: row for row in failed if re.search(message, row["reason"])}
+        left = {row["test"]: row for row in failed if row["outcome"] == "failed" and row["test"] not in alone}
+        left = {test: row for test, row in left.items() if re.search(message, row["reason"])}
         if not left:
             continue
         for row in run_tests(path, "neuron", limit_s, only=list(left), mode={variable: value}):

@@ -119,3 +119,16 @@ def test_seeds_outside_64_bits_are_refused():
                 function(seed)
     torch.neuron.manual_seed(-1)
     assert torch.neuron.initial_seed() == 2**64 - 1
+
+
+def test_an_operator_runs_again_from_a_saved_random_state():
+    rng_prims = torch._prims.rng_prims
+    torch.manual_seed(5)
+    state, first = rng_prims.run_and_save_rng_state(torch.rand, 10, device="neuron")
+    following = torch.rand(10, device="neuron")
+    assert torch.equal(rng_prims.run_with_rng_state(state, torch.rand, 10, device="neuron"), first)
+    torch.manual_seed(5)
+    assert torch.equal(torch.rand(10, device="neuron"), first)
+    assert torch.equal(torch.rand(10, device="neuron"), following)
+    state, first = rng_prims.run_and_save_rng_state(torch.rand_like, torch.ones(3))  # others are left to PyTorch
+    assert torch.equal(rng_prims.run_with_rng_state(state, torch.rand_like, torch.ones(3)), first)

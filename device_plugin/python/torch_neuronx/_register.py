@@ -83,6 +83,7 @@ def register():
     torch.utils.rename_privateuse1_backend("neuron")
     from torch_neuronx import neuron
     from torch_neuronx._processes import refuse_other_processes, register_process_group
+    from torch_neuronx._random_state import register_random_state
 
     torch._register_device_module("neuron", neuron)
     for name in ("memory", "random", "streams"):
@@ -91,6 +92,7 @@ def register():
 
     register_process_group(torch)
     refuse_other_processes(torch)
+    register_random_state()
     _fix_dlpack(torch)
     _print_from_host(torch)
 

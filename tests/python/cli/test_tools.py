@@ -84,22 +84,27 @@ def test_upstream_explains_failures_by_its_table(monkeypatch):
     monkeypatch.setattr(upstream, "REASONS", [("test_a.py::.*_float64$", "precision", "has no float64")])
     rows = [
         {"test": f"TestNEURON::test_neuron_{kind}", "outcome": "failed", "reason": why}
-        for kind, why in (("float64", "bad precision"), ("float64", "bad shape"), ("float32", "bad precision"))
-    ]
+        for kind, why in (
+            ("float64", "bad precision"), ("int64", "bad shape"), ("float32", "bad precision"), ("bool", "bad shape")
+        )
+    ]  # fmt: skip
     asked = []
 
     def run_tests(path, device, limit_s, only, mode=None):
         asked.append((device, only, mode))
-        return [{"test": test, "outcome": "passed", "reason": ""} for test in only]
+        fails = device == "neuron" and mode is None
+        return [{"test": t, "outcome": "failed" if fails and "int64" in t else "passed", "reason": ""} for t in only]
 
     monkeypatch.setattr(upstream, "MODES", [("shape", "TRNSIM_INT64", "exact", "int64 is narrow")])
     monkeypatch.setattr(upstream, "run_tests", run_tests)
     upstream.explain(Path("test_a.py"), rows, 1)
-    assert [row["outcome"] for row in rows] == ["explained", "explained", "failed"]
+    assert [row["outcome"] for row in rows] == ["explained", "explained", "failed", "failed"]
     assert rows[1]["why"] == "passes with TRNSIM_INT64=exact: int64 is narrow"
+    assert rows[3]["reason"] == "passes by itself; among the others: bad shape"
     assert asked == [
-        ("neuron", ["TestNEURON::test_neuron_float64"], {"TRNSIM_INT64": "exact"}),
-        ("cpu", ["TestCPU::test_cpu_float32"], None),
+        ("neuron", ["TestNEURON::test_neuron_int64", "TestNEURON::test_neuron_bool"], None),
+        ("neuron", ["TestNEURON::test_neuron_int64"], {"TRNSIM_INT64": "exact"}),
+        ("cpu", ["TestCPU::test_cpu_float32", "TestCPU::test_cpu_bool"], None),
     ]
 
 

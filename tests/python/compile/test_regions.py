@@ -43,13 +43,16 @@ def test_activation_checkpoint(use_reentrant):
     torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_a_checkpoint_draws_the_same_random_numbers_twice():
+@pytest.mark.parametrize("backend", ["neuron", "aot_eager", "aot_eager_decomp_partition"])
+def test_a_checkpoint_draws_the_same_random_numbers_twice(backend):
+    torch._dynamo.reset()
+
     def f(x):
         drop = lambda t: torch.nn.functional.dropout(t.exp(), 0.5)
         return torch.utils.checkpoint.checkpoint(drop, torch.rand_like(x) * x, use_reentrant=False)
 
     x = torch.ones(500, device="neuron", requires_grad=True)
-    y = torch.compile(f, backend="neuron", fullgraph=True)(x)
+    y = torch.compile(f, backend=backend, fullgraph=True)(x)
     y.sum().backward()
     # Of exp(r x) at x = 1 the derivative is r exp(r), under the same mask, and r = log(exp(r)).
     kept = y.detach() > 0

@@ -16,7 +16,6 @@ from trnsim import _C
 
 from . import graph_listing, metrics
 from .placement import Placement, described, tensors_of
-from .random_state import use_own_state
 from .settings import artefact_folder
 
 
@@ -432,7 +431,6 @@ def compile_graph(gm, example_inputs, *, settings, kind, keep=False):
     if not any("val" in node.meta for node in gm.graph.nodes):
         _find_values(gm, example_inputs)
     _fix_sizes(gm)
-    use_own_state(gm.graph)
     listing = graph_listing.dump(gm, source_line) if keep else None
     compiled = CompiledGraph(settings, kind, listing)
     _write_artefact(gm, compiled.__name__)

@@ -8,8 +8,9 @@ import operator
 
 import torch
 
+from torch_neuronx._random_state import USE_RANDOM_STATE
+
 from .operators import DEVICE_TYPES, functional_name, has_kernel
-from .random_state import USE_RANDOM_STATE
 
 _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)
 
@@ -129,7 +130,7 @@ class Placement:
         """What the node must not overtake nodes of."""
         if isinstance(node.target, torch._ops.OpOverload):
             return ["random"] if _is_random(node.target) else []
-        if isinstance(node.target, torch._ops.HigherOrderOperator) or node.target in USE_RANDOM_STATE:
+        if isinstance(node.target, torch._ops.HigherOrderOperator):
             return ["random", "effects"]
         return []
 
