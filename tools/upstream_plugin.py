@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,23 @@ def keep_decorators_of_renamed_classes():
     core.DecorateInfo.is_active = is_active
 
 
+def bear_super_of_own_class():
+    """`super(self.__class__, self)` of old checkouts never ends now that classes of devices inherit the generic one."""
+    original = common_device_type.instantiate_device_type_tests
+
+    @functools.wraps(original)
+    def instantiate(generic, *args, **kwargs):
+        for name, method in list(vars(generic).items()):
+            if inspect.isfunction(method) and {"super", "__class__"} <= set(method.__code__.co_names):
+                source = textwrap.dedent(inspect.getsource(method)).replace("super(self.__class__,", "super(generic,")
+                made: dict = {}
+                exec(source, {**method.__globals__, "generic": generic}, made)  # noqa: S102
+                setattr(generic, name, made[name])
+        return original(generic, *args, **kwargs)
+
+    common_device_type.instantiate_device_type_tests = instantiate
+
+
 class Absent(list):
     """A helper that the installed version lacks: an empty list, a false condition, a decorator without effect."""
 
@@ -106,6 +124,7 @@ def name_of(nodeid):
 def pytest_configure(config):
     stand_in_for_absent_helpers(Path(config.args[0]))
     keep_decorators_of_renamed_classes()
+    bear_super_of_own_class()
     if "CPU" not in SUFFIXES:
         compare_wide_types_as_narrow()
         take_classes_of_cpu_and_cuda()

@@ -54,22 +54,38 @@ Tensor bag_of_element(const Tensor& offsets, int64_t num_bags, int64_t elements)
          1;
 }
 
+// Every result depends on these values: one reading for all of them, and the error belongs to the call.
+void check_bags(const Tensor& offsets, const Tensor& indices, int64_t rows) {
+  const int64_t n = indices.size(0);
+  std::vector<Tensor> read;
+  if (offsets.size(0) > 0) read = {offsets.select(0, 0), offsets.select(0, -1)};
+  if (n > 0) read.insert(read.end(), {indices.min().to(offsets.dtype()), indices.max().to(offsets.dtype())});
+  if (read.empty()) return;
+  const Tensor host = at::stack(read).to(at::kCPU, at::kLong);
+  const int64_t* value = host.const_data_ptr<int64_t>();
+  if (offsets.size(0) > 0) {
+    TORCH_CHECK(
+        value[0] == 0,
+        "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. "
+        "However, got ",
+        value[0]);
+    TORCH_CHECK(value[1] <= n, "offsets[-1] can not be greater than input's length ", n,
+                " but got offsets[-1] of ", value[1]);
+  }
+  if (n == 0) return;
+  const int64_t smallest = value[read.size() - 2], largest = value[read.size() - 1];
+  TORCH_CHECK(smallest >= 0 && largest < rows,
+              "embedding_bag: Expected idx >= 0 && idx < num_embeddings but found idx to be ",
+              smallest < 0 ? smallest : largest);
+}
+
 std::tuple<Tensor, Tensor, Tensor, Tensor> embedding_bag(const Tensor& weight, const Tensor& indices,
                                                          const Tensor& offsets, bool /*scale_grad_by_freq*/,
                                                          int64_t mode, bool /*sparse*/,
                                                          const OptionalTensor& per_sample_weights,
                                                          bool include_last_offset, int64_t padding_idx) {
   const int64_t bags = offsets.size(0) - (include_last_offset ? 1 : 0), n = indices.size(0);
-  if (offsets.size(0) > 0) {
-    const Tensor ends = at::stack({offsets.select(0, 0), offsets.select(0, -1)}).cpu().to(at::kLong);
-    TORCH_CHECK(
-        ends[0].item<int64_t>() == 0,
-        "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. "
-        "However, got ",
-        ends[0].item<int64_t>());
-    TORCH_CHECK(ends[1].item<int64_t>() <= n, "offsets[-1] can not be greater than input's length ", n,
-                " but got offsets[-1] of ", ends[1].item<int64_t>());
-  }
+  check_bags(offsets, indices, weight.size(0));
   const Tensor long_indices = indices.to(at::kLong);
   const Tensor bag = bag_of_element(offsets, bags, n);
   const Tensor counts = long_indices.ne(padding_idx);
@@ -97,8 +113,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> embedding_bag(const Tensor& weight, c
     if (static_cast<Bag>(mode) == Bag::kMean)
       out = out / size.clamp_min(1).unsqueeze(1).to(out.scalar_type());
   }
-  return {out, bag.to(indices.scalar_type()), size.to(indices.scalar_type()),
-          largest.to(indices.scalar_type())};
+  const at::ScalarType counting_type = c10::promoteTypes(indices.scalar_type(), offsets.scalar_type());
+  return {out, bag.to(counting_type), size.to(counting_type), largest.to(counting_type)};
 }
 
 Tensor embedding_bag_backward(const Tensor& grad, const Tensor& indices, const Tensor& offsets,

@@ -296,7 +296,7 @@ PrepareFn prepare_for(const std::string& functional) {
   if (functional == "aten::index_put" || functional == "aten::_unsafe_index_put") return &prepare_index_put;
   for (const char* name : {"aten::mm", "aten::bmm", "aten::mv"})
     if (functional == name) return &check_same_dtype<0>;
-  for (const char* name : {"aten::addmm", "aten::baddbmm", "aten::addbmm", "aten::addmv", "aten::addr"})
+  for (const char* name : {"aten::addmm", "aten::baddbmm", "aten::addbmm", "aten::addmv"})
     if (functional == name) return &check_same_dtype<1>;
   static const std::unordered_map<std::string, PrepareFn> checks = {
       {"aten::convolution", &check_convolution},

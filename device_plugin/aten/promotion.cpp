@@ -32,15 +32,15 @@ bool promotes(const std::string& functional) {
       "aten::logical_xor", "aten::bitwise_and", "aten::bitwise_or",
       "aten::bitwise_xor", "aten::__lshift__",  "aten::bitwise_left_shift",
       "aten::__rshift__",  "aten::clamp",       "aten::bitwise_right_shift",
-      "aten::clamp_min",   "aten::clamp_max"};
+      "aten::clamp_min",   "aten::clamp_max",   "aten::addr"};
   static const std::unordered_set<std::string> kOverloads = {"aten::max.other", "aten::min.other",
                                                              "aten::pow.Tensor_Tensor", "aten::pow.Scalar"};
   return kBases.count(base_name(functional)) != 0 || kOverloads.count(functional) != 0;
 }
 
 bool is_operand(const std::string& argument) {
-  static const std::unordered_set<std::string> kNames = {"self", "other",   "exponent", "min",
-                                                         "max",  "tensor1", "tensor2"};
+  static const std::unordered_set<std::string> kNames = {"self",    "other",   "exponent", "min", "max",
+                                                         "tensor1", "tensor2", "vec1",     "vec2"};
   return kNames.count(argument) != 0;
 }
 

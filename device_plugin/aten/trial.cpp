@@ -177,6 +177,22 @@ std::optional<at::Tensor> scaled_product_of_any_size(const c10::Stack& stack, si
                                         type.isNone() ? self.scalar_type() : type.toScalarType());
 }
 
+// A volume without a batch has the order in memory of a batch of one.
+void pass_on_lone(const at::Tensor& volume, std::vector<at::Tensor>& results) {
+  const auto batched = [](at::IntArrayRef of_volume, int64_t first) {
+    c10::DimVector of_batch{first};
+    of_batch.append(of_volume.begin(), of_volume.end());
+    return of_batch;
+  };
+  if (!c10::is_channels_last_strides_3d(batched(volume.sizes(), 1),
+                                        batched(volume.strides(), volume.numel())))
+    return;
+  for (at::Tensor& result : results) {
+    const auto strides = c10::get_channels_last_strides_3d(batched(result.sizes(), 1));
+    result.unsafeGetTensorImpl()->set_sizes_and_strides(result.sizes(), at::IntArrayRef(strides).slice(1));
+  }
+}
+
 // Kernels pass the order in memory of images and volumes on from these arguments; PyTorch's shape functions, which do not
 // know the device, make results contiguous. A convolution takes the order of its weight, too.
 void pass_formats_on(std::string_view name, std::vector<at::Tensor>& results, const c10::Stack& stack,
@@ -198,9 +214,12 @@ void pass_formats_on(std::string_view name, std::vector<at::Tensor>& results, co
       {"aten::channel_shuffle", {0}},
       {"aten::native_channel_shuffle", {0}},
       {"aten::roll", {0}},
+      {"aten::max_pool3d_with_indices", {0}},
   };
   const auto from = kFrom.find(name.substr(0, name.find('.')));
   if (from == kFrom.end()) return;
+  const at::Tensor& first = stack[begin].toTensor();
+  if (from->first == "aten::max_pool3d_with_indices" && first.dim() == 4) return pass_on_lone(first, results);
   for (const size_t i : from->second) {
     const at::MemoryFormat format = stack[begin + i].toTensor().suggest_memory_format();
     if (format == at::MemoryFormat::Contiguous) continue;

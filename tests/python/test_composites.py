@@ -1,6 +1,7 @@
 """Operators made of other operators, at sizes beyond PyTorch's samples: more rows than partitions, odd and prime
 lengths, empty results, values that decide the shape. Everything runs on the device."""
 
+import itertools
 import math
 import warnings
 
@@ -368,6 +369,34 @@ def test_gradients_of_bags_scaled_by_how_often_a_row_is_used():
     torch.testing.assert_close(gradient.cpu(), torch.tensor([1.0, 1, 1, 1, 0]).unsqueeze(1).expand(5, 6))
 
 
+@pytest.mark.parametrize("types", itertools.product(("float32", "float16", "int32", "bool"), repeat=3))
+def test_outer_products_promote_what_they_add(types):
+    m, a, b = (torch.tensor([1, 0, 2]).to(getattr(torch, t)) for t in types)
+    assert_same(torch.addr, m.expand(3, 3), a, b)
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_bags_take_indices_and_offsets_of_two_types(mode):
+    def gradient(weight, index, offsets):
+        weight = weight.clone().requires_grad_()
+        out = F.embedding_bag(index, weight, offsets, mode=mode)
+        return torch.autograd.grad(out.square().sum(), weight)[0]
+
+    index = torch.tensor([0, 2, 3, 1, 4], dtype=torch.int32)
+    assert_same(gradient, random(5, 6), index, torch.tensor([0, 2, 4]))
+    bags = (random(5, 6), index, torch.tensor([0, 2]))
+    types = both(lambda *tensors: [t.dtype for t in torch._embedding_bag(*tensors)], *bags)
+    assert types[0] == types[1]
+
+
+@pytest.mark.parametrize("index", [[-1, 1], [11, 8]])
+def test_bags_refuse_rows_that_are_not_there(index):
+    message = rf"Expected idx >= 0 && idx < num_embeddings but found idx to be {index[0]}"
+    for device in ("cpu", "neuron"):
+        with pytest.raises(RuntimeError, match=message):
+            F.embedding_bag(torch.tensor([index], device=device), torch.zeros(10, 2, device=device), padding_idx=0)
+
+
 def test_statistics_of_rows_without_elements():
     assert_same(lambda t: torch.native_group_norm(t, None, None, 2, 6, 0, 3, 1e-5), torch.empty(2, 6, 0))
     assert_same(lambda t: torch.native_layer_norm(t, (0,), None, None, 1e-5), torch.empty(2, 0))
@@ -531,6 +560,16 @@ def test_images_and_volumes_keep_channels_last(name, dims):
         assert all(t.is_contiguous(memory_format=channels_last(dims)) for t in kept)
         assert KEEP_CHANNELS_LAST[name](x.detach().contiguous(), dims).is_contiguous() or "weight" in name
     torch.testing.assert_close(*results, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("batch", [(), (2,)])
+def test_pooling_of_volumes_keeps_channels_last(batch):
+    volume = torch.randn(*(batch or (1,)), 6, 5, 6, 7).contiguous(memory_format=torch.channels_last_3d)
+    volume = volume if batch else volume.squeeze(0)
+    on_device = F.max_pool3d(volume.to("neuron"), 2, return_indices=True)
+    on_cpu = F.max_pool3d(volume, 2, return_indices=True)
+    assert [t.stride() for t in on_device] == [t.stride() for t in on_cpu]
+    torch.testing.assert_close([t.cpu() for t in on_device], [*on_cpu])
 
 
 @pytest.mark.parametrize("dims", [1, 2, 3])

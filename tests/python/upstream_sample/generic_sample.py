@@ -8,6 +8,9 @@ from torch.testing._internal.common_utils import TestCase, a_helper_of_other_ver
 
 
 class TestSample(TestCase):
+    def setUp(self):
+        super(self.__class__, self).setUp()
+
     @dtypes(torch.float32, torch.bfloat16)
     def test_add(self, device, dtype):
         x = torch.ones(3, device=device, dtype=dtype)
