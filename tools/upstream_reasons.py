@@ -67,6 +67,12 @@ REASONS: list[tuple[str, str, str]] = [
     ("test_memory_format_nn_GroupNorm", "False is not true", "autograd lays its gradients out in rows but on the CPU"),
     ("test_addbmm_neuron_bfloat16", "not raised", "waits for the error of a CUDA device without bfloat16"),
     ("test__int4_mm_m", "_convert_weight_to_int4pack' with .* 'CPU'", "weights in the order of one other device"),
+    ("test_compile_int4_mm_m", "InductorError: KeyError: 'neuron'", "asks Inductor, which has no code for this device"),
+    (
+        "errors_and_warnings_neuron_complex128",
+        r"Scalars are not equal!\s+Expected \d but got \d\.",
+        "the one warning that complex factorizations run on the host",
+    ),
     # ---- functions of elements, sums and sorting
     ("test_ref_extremal_values_(masked_)?mean.*complex", "inf", "the CPU divides by a complex number of elements"),
     ("test_bucketization", "Tensor-likes are not equal", "asks for places in rows that are not sorted"),
