@@ -344,8 +344,9 @@ Tensor log_add_exp(const Tensor& x, const Tensor& y) {
   const Tensor infinite = a.eq(b).logical_and(a.isinf());
   const Tensor sum = at::where(a.lt(0), small, (x.exp() + y.exp()).log());
   const Tensor no_number = x.isnan().logical_or(y.isnan());
-  return at::where(no_number, at::full_like(value, c10::complex<double>(NAN, NAN)),
-                   at::where(infinite, sum, value));
+  const at::Scalar none =  // real operands come with a complex out=
+      value.is_complex() ? at::Scalar(c10::complex<double>(NAN, NAN)) : at::Scalar(NAN);
+  return at::where(no_number, at::full_like(value, none), at::where(infinite, sum, value));
 }
 
 Tensor log_sum_exp(const Tensor& x, at::IntArrayRef dims, bool keepdim) {

@@ -256,6 +256,14 @@ def test_powers_of_complex_numbers_and_narrow_tensors(dtype):
                 torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance, equal_nan=True)
 
 
+@pytest.mark.parametrize("op", [torch.logaddexp, torch.pow, torch.mul, torch.atan2])
+def test_real_operands_with_a_complex_out(op):
+    x, y = torch.tensor([0.5, 2.0, float("nan")]), torch.tensor([1.0, 3.0, 1.0], dtype=torch.float64)
+    out = torch.empty(3, dtype=torch.complex64, device="neuron")
+    assert op(x.to("neuron"), y.to("neuron"), out=out) is out
+    torch.testing.assert_close(out.cpu(), op(x, y).to(torch.complex64), equal_nan=True)
+
+
 def test_complex_powers_of_zero():
     zeros = torch.zeros(7, dtype=torch.complex64)
     exponents = torch.tensor([0.5j, 1 + 1j, -1 + 1j, -1 + 0j, 1e-9 + 3j, 2 + 0j, 0j])
