@@ -83,9 +83,12 @@ void check_same_dtype(c10::Stack& stack, size_t begin) {
 }
 
 void check_dot(c10::Stack& stack, size_t begin) {
-  const c10::ScalarType a = stack[begin].toTensor().scalar_type();
-  const c10::ScalarType b = stack[begin + 1].toTensor().scalar_type();
-  TORCH_CHECK(a == b, "dot : expected both vectors to have same dtype, but found ", a, " and ", b);
+  const at::Tensor &a = stack[begin].toTensor(), &b = stack[begin + 1].toTensor();
+  TORCH_CHECK(a.dim() == 1 && b.dim() == 1, "1D tensors expected, but got ", a.dim(), "D and ", b.dim(),
+              "D tensors");
+  TORCH_CHECK(a.scalar_type() == b.scalar_type(),
+              "dot : expected both vectors to have same dtype, but found ", a.scalar_type(), " and ",
+              b.scalar_type());
 }
 
 // What the shape functions of PyTorch leave to its kernels to refuse, in the words of the latter.

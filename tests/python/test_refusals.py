@@ -161,6 +161,8 @@ PARAMETERS = {
     "bernoulli": lambda d: matrix(d).bernoulli(-0.5),
     "mm of two types": lambda d: matrix(d) @ matrix(d).half(),
     "dot of two types": lambda d: torch.dot(matrix(d)[0], matrix(d)[0].half()),
+    "dot of matrices of two types": lambda d: torch.dot(matrix(d), matrix(d).half()),
+    "dot of two sizes": lambda d: torch.dot(matrix(d)[0], matrix(d)[0, 1:]),
     "vdot of two types": lambda d: torch.vdot(matrix(d)[0], matrix(d)[0].half()),
 }
 
