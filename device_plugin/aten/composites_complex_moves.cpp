@@ -166,6 +166,7 @@ constexpr std::array kNames = {
     "aten::unfold_copy",
     "aten::unsqueeze_copy",
     "aten::view_copy",
+    "aten::_index_put_impl",
     "aten::_unsafe_index.Tensor",
     "aten::_unsafe_index_put",
 };

@@ -42,7 +42,6 @@ struct Renamed {
 };
 constexpr Renamed kRenamed[] = {
     {"aten::normal_functional", "aten::normal_"},
-    {"aten::index_put", "aten::_index_put_impl_"},
     {"aten::arange.start_step", "aten::arange.start_out"},
     {"aten::convolution", "aten::convolution_overrideable"},
 };

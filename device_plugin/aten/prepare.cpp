@@ -296,7 +296,8 @@ void check_embedding(c10::Stack& stack, size_t begin) {  // (weight, indices, ..
 
 PrepareFn prepare_for(const std::string& functional) {
   if (functional == "aten::index.Tensor" || functional == "aten::_unsafe_index.Tensor") return &prepare_index;
-  if (functional == "aten::index_put" || functional == "aten::_unsafe_index_put") return &prepare_index_put;
+  for (const char* name : {"aten::index_put", "aten::_index_put_impl", "aten::_unsafe_index_put"})
+    if (functional == name) return &prepare_index_put;
   for (const char* name : {"aten::mm", "aten::bmm", "aten::mv"})
     if (functional == name) return &check_same_dtype<0>;
   for (const char* name : {"aten::addmm", "aten::baddbmm", "aten::addbmm", "aten::addmv"})

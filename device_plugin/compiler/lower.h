@@ -17,7 +17,7 @@
 //     bernoulli.out                     aten::bernoulli
 //     random_                           aten::random (.from, .to)
 //     exponential_, log_normal_, geometric_, cauchy_    the same without the "_"
-//     index_put_, _index_put_impl_      aten::index_put
+//     _index_put_impl_                  aten::_index_put_impl
 //     convolution_overrideable          that name or aten::convolution
 //     arange.start_out                  aten::arange.start_step (start, end, step)
 //     arange.out                        aten::arange

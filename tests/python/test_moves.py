@@ -138,3 +138,26 @@ def test_time_of_repeated_samples():
     x = torch.zeros(4, 32, 32, 32, device="neuron")
     larger = torch.nn.functional.interpolate(x, scale_factor=2)
     assert simulated_ns(lambda: torch.nn.functional.interpolate(x, scale_factor=2)) <= 2 * simulated_ns(larger.clone)
+
+
+INDICES = {
+    "list": lambda d: torch.tensor([0, 2], device=d),
+    "mask of rows": lambda d: torch.tensor([True, False, True], device=d),
+    "mask of elements": lambda d: torch.tensor([[True, False, True, False]] * 3, device=d),
+    "two lists": lambda d: (torch.tensor([2, 2], device=d), torch.tensor([1, 1], device=d)),
+    "list of columns": lambda d: (slice(None), torch.tensor([1, 1, 3], device=d)),
+    "mask and list": lambda d: (torch.tensor([True, False, True], device=d), torch.tensor([0, 1], device=d)),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex64])
+@pytest.mark.parametrize("case", INDICES, ids=lambda name: name.replace(" ", "-"))
+def test_gradients_of_indexing_by_indices_of_either_device(case, dtype):
+    def gradient(device, index):
+        x = torch.arange(12.0).reshape(3, 4).to(dtype).to(device).requires_grad_()
+        (x[index] * x[index]).abs().float().sum().backward()
+        return x.grad.cpu()
+
+    expected = gradient("cpu", INDICES[case]("cpu"))
+    for place in ("cpu", "neuron"):
+        torch.testing.assert_close(gradient("neuron", INDICES[case](place)), expected)
