@@ -35,6 +35,24 @@ void write_back(at::Tensor out, at::Tensor result, bool is_filled) {
   out.copy_(result);
 }
 
+bool shares_memory(const at::Tensor& result, const c10::IValue& operand) {
+  const auto with = [&](const at::Tensor& t) {
+    return t.defined() && t.has_storage() && t.storage().is_alias_of(result.storage());
+  };
+  if (operand.isTensor()) return with(operand.toTensor());
+  if (!operand.isTensorList()) return false;
+  const c10::List<at::Tensor> list = operand.toTensorList();
+  return std::any_of(list.begin(), list.end(), [&](const at::Tensor& t) { return with(t); });
+}
+
+// A composition that has nothing to do gives an operand back, or a view of one: the operator gives a tensor of its own.
+void make_own(c10::IValue& result, const c10::Stack& stack, size_t begin) {
+  if (!result.isTensor() || !result.toTensor().defined() || !result.toTensor().has_storage()) return;
+  const bool shared = std::any_of(stack.begin() + static_cast<std::ptrdiff_t>(begin), stack.end(),
+                                  [&](const c10::IValue& v) { return shares_memory(result.toTensor(), v); });
+  if (shared) result = result.toTensor().clone();
+}
+
 }  // namespace
 
 std::vector<Composites> composite_tables() {
@@ -74,6 +92,8 @@ void run_composite(const c10::KernelFunction& function, const Overload& overload
     if (!out.is_same(result)) write_back(out, result, overload.ignores_self);
     inner[r] = out;
   }
+  for (size_t r = overload.written.size(); r < inner.size(); ++r)
+    if (op.schema().returns()[r].alias_info() == nullptr) make_own(inner[r], *stack, begin);
   note_executed(overload.functional);
   stack->resize(begin);
   for (c10::IValue& v : inner) stack->push_back(std::move(v));

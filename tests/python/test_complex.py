@@ -243,3 +243,12 @@ def test_large_powers_keep_their_digits():
     found = (z.to("neuron") ** w.to("neuron")).cpu().to(torch.complex128)
     turns = 1 + (w * z.log()).abs()  # the last digit of an angle
     assert ((found - exact).abs() <= 3e-7 * turns * exact.abs()).all()
+
+
+def test_a_product_of_one_number_is_a_tensor_of_its_own():
+    x = torch.tensor([1 + 2j], device="neuron", requires_grad=True)
+    product = x.prod(0, keepdim=True)
+    assert product is not x and product.untyped_storage().data_ptr() != x.untyped_storage().data_ptr()
+    assert x.is_leaf and x.grad_fn is None
+    product.abs().sum().backward()
+    torch.testing.assert_close(x.grad.cpu(), torch.tensor([(1 + 2j) / 5**0.5]))
