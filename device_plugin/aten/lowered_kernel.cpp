@@ -642,13 +642,14 @@ std::optional<c10::ScalarType> narrower_than_out(const Overload& overload, const
   const bool integral = c10::isIntegralType(type, false) && c10::isIntegralType(out.scalar_type(), false) &&
                         c10::elementSize(type) < c10::elementSize(out.scalar_type());
   if ((floating || integral) && type != out.scalar_type()) return type;
-  if (c10::isIntegralType(type, false) && c10::elementSize(type) < 8 &&
-      (c10::isFloatingType(out.scalar_type()) || out.is_complex())) {
-    // Integers that stay such wrap in their own type; a quotient does not.
-    const std::vector<at::Tensor> fresh = fresh_results(overload, call, stack, begin);
-    if (!fresh.empty() && fresh[0].scalar_type() == type) return type;
-  }
-  return std::nullopt;
+  if (!c10::isIntegralType(type, true) || type == out.scalar_type()) return std::nullopt;
+  const bool wraps =
+      c10::elementSize(type) < 8 && (type == at::kBool || c10::isFloatingType(out.scalar_type()));
+  if (!wraps && !out.is_complex()) return std::nullopt;
+  // Integers that stay such wrap in their own type, and truth values stay such; a quotient does neither.
+  const std::vector<at::Tensor> fresh = fresh_results(overload, call, stack, begin);
+  if (fresh.empty() || fresh[0].scalar_type() != type) return std::nullopt;
+  return c10::elementSize(type) < 8 ? type : at::kFloat;  // 64 bits would be narrowed to 32
 }
 
 // Complex numbers as real ones, which throws for those that have an imaginary part.

@@ -241,3 +241,25 @@ def test_losses_of_mixed_types(name, types):
     for ours, theirs in zip(run("neuron"), expected, strict=True):
         assert ours.dtype == theirs.dtype
         torch.testing.assert_close(ours.float(), theirs.float(), rtol=1e-2, atol=1e-3)
+
+
+@pytest.mark.parametrize("out", [torch.float32, torch.bfloat16, torch.int8, torch.int64, torch.complex64])
+def test_truth_values_stay_such_whatever_the_type_of_out(out):
+    def results(device):
+        a, b = torch.tensor([True, True, False], device=device), torch.tensor([True, False, False], device=device)
+        places = [torch.empty(3, dtype=out, device=device) for _ in range(4)]
+        torch.add(a, b, out=places[0]), torch.add(a, True, out=places[1]), torch.eq(a, b, out=places[2])
+        return [*places[:3], torch.mul(a, b, out=places[3])]
+
+    for got, expected in zip(results("neuron"), results("cpu"), strict=True):
+        torch.testing.assert_close(got.cpu(), expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32])
+def test_integers_go_into_complex_results(dtype):
+    x = torch.tensor([3, -4], dtype=dtype, device="neuron")
+    for function in (torch.add, torch.mul, torch.sub):
+        expected = function(x.cpu(), x.cpu()).to(torch.complex64)
+        torch.testing.assert_close(
+            function(x, x, out=torch.empty(2, dtype=torch.complex64, device="neuron")).cpu(), expected
+        )

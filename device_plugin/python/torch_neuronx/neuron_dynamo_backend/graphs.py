@@ -8,7 +8,9 @@ import warnings
 
 import torch
 from torch._functorch._aot_autograd.autograd_cache import BypassAOTAutogradCache
+from torch._guards import detect_fake_mode
 from torch._inductor.output_code import OutputCode
+from torch._prims.rng_prims import run_with_rng_state
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -180,10 +182,25 @@ class CompiledGraph(OutputCode):
 
 
 # ---- the compiler of one graph
+def _infer_missing_values(nodes):
+    """PyTorch's partitioner puts random operators that run again into the backward graph without their values."""
+
+    def value(node):
+        return node.meta.get("val")
+
+    mode = detect_fake_mode([node.meta.get("val") for node in nodes])
+    for node in nodes:
+        if node.target is run_with_rng_state and "val" not in node.meta and mode is not None:
+            (_, op, *args), kwargs = torch.fx.node.map_arg((node.args, node.kwargs), value)
+            with mode:
+                node.meta["val"] = op(*args, **kwargs)
+
+
 class _GraphCompiler:
     def __init__(self, gm, settings, kind):
         self.gm, self.settings, self.kind = gm, settings, kind
         self.nodes = list(gm.graph.nodes)
+        _infer_missing_values(self.nodes)
         self.number_of = {node: i for i, node in enumerate(self.nodes)}
         self.device = self._device()
         self.refused = {}  # node -> why it is no part of a program
