@@ -85,7 +85,14 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> embedding_bag(const Tensor& weight, c
                                                          const OptionalTensor& per_sample_weights,
                                                          bool include_last_offset, int64_t padding_idx) {
   const int64_t bags = offsets.size(0) - (include_last_offset ? 1 : 0), n = indices.size(0);
+  TORCH_CHECK(bags >= 0, "include_last_offset: number of offset should be at least 1");
   check_bags(offsets, indices, weight.size(0));
+  if (bags == 0) {
+    const Tensor none = at::zeros(
+        {0}, indices.options().dtype(c10::promoteTypes(indices.scalar_type(), offsets.scalar_type())));
+    return {at::zeros({0, weight.size(1)}, weight.options()), at::zeros({n}, none.options()), none,
+            none.clone()};
+  }
   const Tensor long_indices = indices.to(at::kLong);
   const Tensor bag = bag_of_element(offsets, bags, n);
   const Tensor counts = long_indices.ne(padding_idx);
@@ -127,6 +134,7 @@ Tensor embedding_bag_backward(const Tensor& grad, const Tensor& indices, const T
       "not simulated: embedding_bag(sparse=True): the neuron device has no sparse tensors. "
       "Use sparse=False.");
   const Tensor sums = at::zeros({num_weights, grad.size(1)}, grad.options());
+  if (bag_size.size(0) == 0) return sums;
   if (static_cast<Bag>(mode) == Bag::kMax)
     return sums.scatter_add(0, maximum_indices.to(at::kLong), zero_unless(bag_size.gt(0).unsqueeze(1), grad));
   const int64_t n = indices.size(0);
@@ -147,6 +155,7 @@ Tensor embedding_bag_weights_backward(const Tensor& grad, const Tensor& weight, 
                                       const Tensor& /*offsets*/, const Tensor& offset2bag, int64_t /*mode*/,
                                       int64_t padding_idx) {
   const Tensor rows = indices.to(at::kLong);
+  if (grad.size(0) == 0) return at::zeros({indices.size(0)}, grad.options());
   const Tensor g = (grad.index_select(0, offset2bag.to(at::kLong)) * weight.index_select(0, rows)).sum(1);
   return zero_unless(rows.ne(padding_idx), g);
 }

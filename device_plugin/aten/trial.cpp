@@ -309,6 +309,19 @@ void lay_out_as_fresh(std::vector<at::Tensor>& results, const Overload& overload
       results[r].unsafeGetTensorImpl()->set_sizes_and_strides(fresh[r].sizes(), fresh[r].strides());
 }
 
+// The CPU reads beyond its memory for the maxima of no bags, and for the gradients of what no bags give.
+bool ends_on_the_cpu(const Overload& overload, const c10::Stack& stack, size_t begin) {
+  if (!overload.functional.starts_with("aten::_embedding_bag")) return false;
+  const auto argument = [&](std::string_view name) -> const c10::IValue* {
+    const auto at = std::find(overload.arg_names.begin(), overload.arg_names.end(), name);
+    if (at == overload.arg_names.end()) return nullptr;
+    return &stack[begin + static_cast<size_t>(at - overload.arg_names.begin())];
+  };
+  if (const c10::IValue* grad = argument("grad")) return grad->toTensor().size(0) == 0;
+  const c10::IValue *offsets = argument("offsets"), *last = argument("include_last_offset");
+  return offsets->toTensor().size(0) <= int64_t{last->toBool()};
+}
+
 bool check_as_cpu(const c10::OperatorHandle& op, const Overload& overload, const Call& call,
                   const c10::Stack& stack, size_t begin, bool suspected,
                   std::vector<c10::Warning>* resizing) {
@@ -316,6 +329,7 @@ bool check_as_cpu(const c10::OperatorHandle& op, const Overload& overload, const
       !op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd) &&
       !op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional))
     return false;
+  if (ends_on_the_cpu(overload, stack, begin)) return false;
   if (!suspected && has_wide_statistics(overload.functional)) return false;
   if (!suspected && overload.random) {  // would move the state of the CPU's generator
     for (int16_t w : overload.written) at::assert_no_internal_overlap(*call.tensors[call.refs[w].index]);

@@ -619,3 +619,16 @@ def test_rms_norm_is_one_kernel_forward_and_backward(dtype, eps, weighted):
     tolerance = 1e-5 if dtype == torch.float32 else 2e-2
     for got, expected in zip(results["neuron"], results["cpu"], strict=True):
         torch.testing.assert_close(got.cpu().float(), expected.float(), rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@pytest.mark.parametrize("last", [False, True])
+def test_no_bags(mode, last):
+    """The CPU gives the same for sums and means; maxima of no bags end its process."""
+    weight = torch.ones(5, 3, device="neuron", requires_grad=True)
+    offsets = torch.zeros(int(last), dtype=torch.int64, device="neuron")
+    for index in (torch.tensor([0, 4, 2], device="neuron"), torch.zeros(0, dtype=torch.int64, device="neuron")):
+        out = F.embedding_bag(index, weight, offsets, mode=mode, include_last_offset=last)
+        assert out.shape == (0, 3)
+        out.sum().backward()
+    assert weight.grad.cpu().eq(0).all()
