@@ -132,3 +132,11 @@ def test_an_operator_runs_again_from_a_saved_random_state():
     assert torch.equal(torch.rand(10, device="neuron"), following)
     state, first = rng_prims.run_and_save_rng_state(torch.rand_like, torch.ones(3))  # others are left to PyTorch
     assert torch.equal(rng_prims.run_with_rng_state(state, torch.rand_like, torch.ones(3)), first)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("low", "high"), [(2**31, 2**32), (2**33, 2**33 + 2**30), (-(2**33), -(2**33) + 2**28)])
+def test_floating_numbers_are_drawn_from_ranges_beyond_32_bits(low, high, dtype):
+    x = torch.empty(500, dtype=dtype, device="neuron").random_(low, high).cpu()
+    assert x.min() >= low and x.max() <= high
+    assert x.max() - x.min() > (high - low) * 0.9

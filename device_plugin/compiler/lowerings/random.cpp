@@ -114,7 +114,10 @@ void random_range(LowerContext& c, int64_t low, int64_t high) {
     const int64_t negative = static_cast<int64_t>(range) - static_cast<int64_t>(int32);
     x = m.select(x < 0.0 && x >= number(negative), x - number(negative), x);
   }
-  if (low != 0) x = x + number(low);
+  const bool fits = low >= std::numeric_limits<int32_t>::min() && high <= std::numeric_limits<int32_t>::max();
+  if (low != 0)
+    x = isa::is_float(out.dtype) && !fits ? m.cast(x, Dtype::kF32) + static_cast<double>(low)
+                                          : x + number(low);
   m.output(out, x);
   m.emit();
 }
