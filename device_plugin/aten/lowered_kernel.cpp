@@ -728,6 +728,10 @@ void LoweredKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySe
   if (plan == nullptr) plan = plans_->insert(call.key, hash, make_plan(op, overload, call, *stack, begin));
   if (plan->kind == Plan::Kind::kFallback) {
     if (plan->real_beside_complex_numbers) {
+      const bool imaginary = std::any_of(
+          stack->begin() + static_cast<std::ptrdiff_t>(begin), stack->end(),
+          [](const c10::IValue& v) { return v.isComplexDouble() && v.toComplexDouble().imag() != 0; });
+      if (imaginary) check_as_cpu(op, overload, call, *stack, begin, /*suspected=*/true);  // in its words
       take_real_numbers(*stack, begin);
       op.callBoxed(stack);
       return;
