@@ -87,9 +87,9 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> embedding_bag(const Tensor& weight, c
   const int64_t bags = offsets.size(0) - (include_last_offset ? 1 : 0), n = indices.size(0);
   TORCH_CHECK(bags >= 0, "include_last_offset: number of offset should be at least 1");
   check_bags(offsets, indices, weight.size(0));
+  const at::ScalarType counting_type = c10::promoteTypes(indices.scalar_type(), offsets.scalar_type());
   if (bags == 0) {
-    const Tensor none = at::zeros(
-        {0}, indices.options().dtype(c10::promoteTypes(indices.scalar_type(), offsets.scalar_type())));
+    const Tensor none = at::zeros({0}, indices.options().dtype(counting_type));
     return {at::zeros({0, weight.size(1)}, weight.options()), at::zeros({n}, none.options()), none,
             none.clone()};
   }
@@ -120,7 +120,6 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> embedding_bag(const Tensor& weight, c
     if (static_cast<Bag>(mode) == Bag::kMean)
       out = out / size.clamp_min(1).unsqueeze(1).to(out.scalar_type());
   }
-  const at::ScalarType counting_type = c10::promoteTypes(indices.scalar_type(), offsets.scalar_type());
   return {out, bag.to(counting_type), size.to(counting_type), largest.to(counting_type)};
 }
 

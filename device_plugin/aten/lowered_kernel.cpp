@@ -652,10 +652,16 @@ std::optional<c10::ScalarType> narrower_than_out(const Overload& overload, const
   return c10::elementSize(type) < 8 ? type : at::kFloat;  // 64 bits would be narrowed to 32
 }
 
-// Complex numbers as real ones, which throws for those that have an imaginary part.
-void take_real_numbers(c10::Stack& stack, size_t begin) {
-  for (size_t i = begin; i < stack.size(); ++i)
-    if (stack[i].isComplexDouble()) stack[i] = stack[i].toScalar().to<double>();
+// Complex numbers as real ones. Those that have an imaginary part are refused, in the words of the CPU where it is asked.
+void take_real_numbers(const c10::OperatorHandle& op, const Overload& overload, const Call& call,
+                       c10::Stack& stack, size_t begin) {
+  for (size_t i = begin; i < stack.size(); ++i) {
+    if (!stack[i].isComplexDouble()) continue;
+    const c10::Scalar number = stack[i].toScalar();
+    if (number.toComplexDouble().imag() != 0)
+      check_as_cpu(op, overload, call, stack, begin, /*suspected=*/true);
+    stack[i] = number.to<double>();
+  }
 }
 
 // The out= form, with a tensor of another type in place of its own.
@@ -728,11 +734,7 @@ void LoweredKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySe
   if (plan == nullptr) plan = plans_->insert(call.key, hash, make_plan(op, overload, call, *stack, begin));
   if (plan->kind == Plan::Kind::kFallback) {
     if (plan->real_beside_complex_numbers) {
-      const bool imaginary = std::any_of(
-          stack->begin() + static_cast<std::ptrdiff_t>(begin), stack->end(),
-          [](const c10::IValue& v) { return v.isComplexDouble() && v.toComplexDouble().imag() != 0; });
-      if (imaginary) check_as_cpu(op, overload, call, *stack, begin, /*suspected=*/true);  // in its words
-      take_real_numbers(*stack, begin);
+      take_real_numbers(op, overload, call, *stack, begin);
       op.callBoxed(stack);
       return;
     }

@@ -50,16 +50,20 @@ print("RESULT" + json.dumps({
 """
 
 
+def ask(run_python, tmp_path, code, **environment):
+    """What a script that imports from this folder, and keeps its graphs there, tells at its end."""
+    environment = {"TORCH_NEURONX_NEFF_CACHE_DIR": str(tmp_path / "cache"), **environment}
+    script = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{code}"
+    out = run_python(script, PYTHONDONTWRITEBYTECODE="1", **environment).stdout
+    return json.loads(out[out.index("RESULT") + 6 :])
+
+
 @pytest.fixture
 def run(run_python, tmp_path):
     def run(before="", activation="F.silu", helper=HELPER, **switches):
         (tmp_path / "helper.py").write_text(helper)
         (tmp_path / "model.py").write_text(SCRIPT)
-        script = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import model"
-        changes = {"BEFORE": before, "ACTIVATION": activation}
-        environment = {"TORCH_NEURONX_NEFF_CACHE_DIR": str(tmp_path / "cache"), **changes, **switches}
-        out = run_python(script, PYTHONDONTWRITEBYTECODE="1", **environment).stdout
-        return json.loads(out[out.index("RESULT") + 6 :])
+        return ask(run_python, tmp_path, "import model", BEFORE=before, ACTIVATION=activation, **switches)
 
     return run
 
@@ -280,7 +284,7 @@ torch.testing.assert_close(torch.compile(lambda x: x.exp() * 2, backend="neuron"
 
 
 RANKS = """
-import json, os, sys, torch, torch.distributed as dist
+import json, torch, torch.distributed as dist
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch._dynamo.utils import counters
 
@@ -300,12 +304,10 @@ def tell(results):
 
 @pytest.mark.slow
 def test_the_process_group_is_asked(run_python, tmp_path):
+    (tmp_path / "ranks.py").write_text(RANKS)
+
     def run(code, **environment):
-        (tmp_path / "ranks.py").write_text(RANKS)
-        script = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\nfrom ranks import *\n{code}"
-        cache = str(tmp_path / "cache")
-        out = run_python(script, PYTHONDONTWRITEBYTECODE="1", TORCH_NEURONX_NEFF_CACHE_DIR=cache, **environment).stdout
-        return json.loads(out[out.index("RESULT") + 6 :])
+        return ask(run_python, tmp_path, f"from ranks import *\n{code}", **environment)
 
     for traced in (1, 0):
         assert run("tell(run(4))") == [[1], traced]

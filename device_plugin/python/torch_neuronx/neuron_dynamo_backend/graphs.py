@@ -182,25 +182,10 @@ class CompiledGraph(OutputCode):
 
 
 # ---- the compiler of one graph
-def _infer_missing_values(nodes):
-    """PyTorch's partitioner puts random operators that run again into the backward graph without their values."""
-
-    def value(node):
-        return node.meta.get("val")
-
-    mode = detect_fake_mode([node.meta.get("val") for node in nodes])
-    for node in nodes:
-        if node.target is run_with_rng_state and "val" not in node.meta and mode is not None:
-            (_, op, *args), kwargs = torch.fx.node.map_arg((node.args, node.kwargs), value)
-            with mode:
-                node.meta["val"] = op(*args, **kwargs)
-
-
 class _GraphCompiler:
     def __init__(self, gm, settings, kind):
         self.gm, self.settings, self.kind = gm, settings, kind
         self.nodes = list(gm.graph.nodes)
-        _infer_missing_values(self.nodes)
         self.number_of = {node: i for i, node in enumerate(self.nodes)}
         self.device = self._device()
         self.refused = {}  # node -> why it is no part of a program
@@ -447,6 +432,7 @@ def compile_graph(gm, example_inputs, *, settings, kind, keep=False):
     """The compiler that AOTAutograd calls for a forward, backward or inference graph. `keep`: for other processes."""
     if not any("val" in node.meta for node in gm.graph.nodes):
         _find_values(gm, example_inputs)
+    _find_values_of_second_runs(gm, example_inputs)
     _fix_sizes(gm)
     listing = graph_listing.dump(gm, source_line) if keep else None
     compiled = CompiledGraph(settings, kind, listing)
@@ -468,3 +454,12 @@ def _find_values(gm, example_inputs):
     from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
     FakeTensorProp(gm, FakeTensorMode(allow_non_fake_inputs=True)).propagate(*example_inputs)
+
+
+def _find_values_of_second_runs(gm, example_inputs):
+    """PyTorch's partitioner puts random operators that run again into the backward graph without their values."""
+    for node in gm.graph.nodes:
+        if node.target is run_with_rng_state and "val" not in node.meta:
+            args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: n.meta.get("val"))
+            with detect_fake_mode(example_inputs):
+                node.meta["val"] = node.target(*args, **kwargs)
